@@ -1,0 +1,1 @@
+"""Placeholder docstring: filled by the module that owns it."""
