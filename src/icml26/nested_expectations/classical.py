@@ -387,8 +387,8 @@ def longstaff_schwartz(problem: RNE, paths: int, rng: np.random.Generator, degre
     """Least-squares Monte Carlo (Longstaff and Schwartz 2001) for optimal stopping.
 
     The continuation value is regressed on Legendre polynomials up to `degree` of the standardised state
-    (`problem.state`, else the node number), over the paths where stopping may pay. The rule found is valued on
-    as many fresh paths, so the estimate is biased low. Costs 2 · paths · D draws. Raises ValueError for a
+    (`problem.state`, else the node number), over the paths where stopping may pay. The rule found is valued
+    on as many fresh paths, so the estimate is biased low. Costs 2 · paths · D draws. Raises ValueError for a
     problem that is not one of stopping, an empty batch or a negative degree.
     """
     paths, degree = _count("paths", paths), _count("degree", degree, least=0)
