@@ -342,7 +342,7 @@ class _Fixed:
     def _shells(
         self, law: Float[Tensor, "n g"], before: Float[Tensor, "n g"], p: int
     ) -> Float[np.ndarray, "n s"]:
-        """Means of |Delta| / 2^-k on the shells 2^-(k+1) < |Delta| <= 2^-k, k = 0..p (the last: down to 0)."""
+        """Means of |Delta| / 2^-k on the shells 2^-(k+1) < |Delta| <= 2^-k, k = 0..p (last: to 0)."""
         difference = sum_laws([law, before.flip(-1)])  # point i stands for (i - steps) 2^-b
         size = torch.arange(-self.steps, self.steps + 1, device=law.device)
         columns = []
