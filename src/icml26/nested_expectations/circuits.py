@@ -1,8 +1,9 @@
 """Amplitude estimation as PennyLane circuits, with queries counted from the tape.
 
 Circuits are lists of operators, first applied first, so that a routine can be inverted, repeated and put
-inside another one (build them outside a QNode, which would queue every operator made). One-step samplers are marked by their own class, `Sampler`: `count_queries` walks an
-expanded circuit and counts them, inside adjoints and controlled operations too.
+inside another one (build them outside a QNode, which would queue every operator made). One-step samplers
+are marked by their own class, `Sampler`: `count_queries` walks an expanded circuit and counts them, inside
+adjoints and controlled operations too.
 
 The Grover operator is Q = −A S₀ A† S_flag. Controlled on a phase qubit, only the two reflections *and the
 sign* need the control: without them A A† = 1. A† and A are still applied on both branches, so each Q costs
@@ -237,7 +238,7 @@ class CircuitOracle:
     def _counts(self, tape: QuantumScript, shots: int) -> Int[np.ndarray, "M"]:
         self.queries += shots * count_queries(tape)
         seed = int(self.seeds.spawn(1)[0].generate_state(1)[0])
-        return np.rint(run_probs(tape, self.device, seed) * shots).astype(np.int64)
+        return np.rint(run_probs(tape, self.device, seed) * float(shots)).astype(np.int64)
 
     def phase_counts(self, M: int, window: str, shots: int) -> Int[np.ndarray, "m"]:
         return np.asarray(fold(self._counts(phase_tape(self.A, M, window, shots), shots)))

@@ -61,7 +61,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Estimation:
-    """An estimate g(y, Σ_p mean_p) from independent terms; the term with a chain of length p + 1 is mean_p."""
+    """An estimate g(y, Σ_p mean_p) from independent terms; a chain of length p + 1 makes mean_p."""
 
     terms: tuple[Term, ...]
 
@@ -150,10 +150,10 @@ class NestedCircuit:
             raise ValueError(
                 f"problem: {what} must lie in [0, {self.problem.scale}], got {value.min()}…{value.max()}"
             )
-        return np.clip(unit, 0.0, 1.0)  # rounding only
+        return np.asarray(np.clip(unit, 0.0, 1.0))  # rounding only
 
     def _mean(self, term: Term, date: int, path: tuple[int, ...], nodes: Int[np.ndarray, "n"]) -> Preparation:
-        """A whose flag has the mean of γ_{date+1} (or of Δ_p) given the path; `nodes` lists every path's node."""
+        """A whose flag has the mean of γ_{date+1}, or of Δ_p, given the path; `nodes`: each path's node."""
         child, law = self._step(date, nodes)
         register = self._register(self.problem.qubits)
         ops: list[Operator] = [Sampler(law, path, register)]
@@ -203,7 +203,7 @@ class NestedCircuit:
         value = self._unit(self.problem.link(date, at, estimate), "link")
         return ops, written, phases, value.reshape(len(nodes), len(mean))
 
-    def _chain_probs(self, tables: Sequence[Float[np.ndarray, "n m"]]) -> Float[np.ndarray, "..."]:
+    def _chain_probs(self, tables: Sequence[Float[np.ndarray, "n _"]]) -> Float[np.ndarray, "n ..."]:
         """The flag's probability for every path and every value of all inner phases: the clipped chain."""
         paths = len(tables[0])
         aligned = [
@@ -223,7 +223,7 @@ class NestedCircuit:
         """From the flag's probability back to the term's mean: Δ_p = R_p(2a − 1) for p ≥ 1."""
         if len(term.chain) < 2:
             return amplitude
-        return _radius(len(term.chain) - 1, self.c) * (2 * amplitude - 1)
+        return np.asarray(_radius(len(term.chain) - 1, self.c) * (2 * amplitude - 1))
 
     @cached_property
     def tape(self) -> QuantumScript:
