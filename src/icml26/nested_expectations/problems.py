@@ -295,7 +295,7 @@ class TreeRNE:
 
     def value(self, node: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
         _check_nodes(self, self.depth, node)
-        return self.values[node]
+        return np.asarray(self.values[node])
 
     def exact(self) -> list[Float[np.ndarray, " size"]]:
         return backward_induction(self)
