@@ -10,7 +10,7 @@ import copy
 import math
 import re
 
-from nbval.plugin import IPyNbCell, transform_streams_for_comparison
+from nbval.plugin import IPyNbCell
 
 RTOL = 1e-3
 NUMBER = re.compile(r"([-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?)")
@@ -49,34 +49,34 @@ def tolerance(tags: list[str]) -> float:
     return float(given[0]) if given else RTOL
 
 
-def _fields(outputs: list[dict]) -> list[tuple[str, dict]]:
-    """Every text that nbval compares, as (key, the dict that holds it), in its order."""
+def _fields(outputs: list) -> list[tuple[str, dict, str]]:
+    """Every text that nbval compares, in its order: (what nbval files it under, the dict that holds it, its key there)."""
     found = []
     for output in outputs:
+        if output.output_type == "stream":
+            found.append((output.name, output, "text"))
+            continue
         for key in output:
             if key == "data":
-                found += [(kind, output[key]) for kind in output[key]]
+                found += [(kind, output[key], kind) for kind in output[key]]
             else:
-                found.append((key, output))
+                found.append((key, output, key))
     return found
 
 
 def lend(cell: IPyNbCell, new: list, stored: list, rtol: float) -> list:
     """The new outputs, with each text that is close to the stored one replaced by it."""
-    lent = copy.deepcopy(transform_streams_for_comparison(new))
+    lent = copy.deepcopy(new)
     references: dict[str, list] = {}
-    for key, holder in _fields(transform_streams_for_comparison(stored)):
-        references.setdefault(key, []).append(holder[key])
-    for key, holder in _fields(lent):
-        waiting = references.get(key)
+    for kind, holder, key in _fields(stored):
+        references.setdefault(kind, []).append(holder[key])
+    for kind, holder, key in _fields(lent):
+        waiting = references.get(kind)
         if not waiting:
             continue
-        reference = waiting.pop(0)
-        if (
-            isinstance(reference, str)
-            and isinstance(holder[key], str)
-            and close(cell.sanitize(reference), cell.sanitize(holder[key]), rtol)
-        ):
+        reference, value = waiting.pop(0), holder[key]
+        texts = isinstance(reference, str) and isinstance(value, str)
+        if texts and close(cell.sanitize(reference), cell.sanitize(value), rtol):
             holder[key] = reference
     return lent
 

@@ -95,8 +95,14 @@ def assign_ids(cells: Iterable[NotebookNode]) -> None:
 
 def write_notebook(notebook: NotebookNode, path: Path) -> None:
     """Write an .ipynb file atomically, after nbformat has validated it."""
+    _replace(path, dump(notebook))
+
+
+def dump(notebook: NotebookNode) -> str:
+    """The text of an .ipynb file. Raises nbformat's ValidationError for a notebook that is none."""
     nbformat.validate(notebook)
-    _replace(path, nbformat.writes(notebook, version=4) + "\n")
+    text: str = nbformat.writes(notebook, version=4)
+    return text + "\n"
 
 
 def write_source(notebook: NotebookNode, path: Path) -> None:
