@@ -1,6 +1,6 @@
 """The stored outputs are compared strictly: what may differ passes, what may not fails, proved on small notebooks.
 
-All notebooks are executed once by the book's own function, then changed one by one, and compared in one run of pytest.
+One notebook with a cell for each case is executed by the book's own function, changed, and compared in one run of pytest.
 """
 
 import importlib.util
@@ -12,16 +12,13 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
+import execute
+import pairs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "scripts"))
-
-import execute  # noqa: E402
-import pairs  # noqa: E402
-
 _spec = importlib.util.spec_from_file_location("notebooks_conftest", ROOT / "notebooks" / "conftest.py")
 assert _spec is not None
 assert _spec.loader is not None
@@ -34,7 +31,7 @@ FRAMES = """\
 frames = [{"text": f"error {0.731 / (n + 1):.4f}", "png": "iVBOR" + "A" * 60} for n in range(3)]
 display(HTML('<input type="range"><pre></pre><script>frames = ' + json.dumps(frames) + "</script>"))"""
 
-# One cell each. name: (code, text in its stored output, what that is changed to, whether nbval must still pass)
+# One cell each. name: (code, text in its stored output, what that becomes, whether nbval must still pass)
 CASES = {
     "unchanged": (NUMBERS, "", "", True),
     "float_5e-7": (NUMBERS, "27.973089", "27.973103", True),
@@ -88,8 +85,8 @@ def verdicts(stored: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         assert json.dumps(old, ensure_ascii=False)[1:-1] in before
         cell["outputs"] = json.loads(before.replace(old, new) if old else before)
     (folder / "changed.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--import-mode=importlib", "--nbval"]
-    command += ["--nbval-sanitize-with", "sanitize.cfg", "--nbval-current-env", "--junitxml=nbval.xml", "."]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--import-mode=importlib", "."]
+    command += ["--nbval", "--nbval-sanitize-with", "sanitize.cfg", "--nbval-current-env", "--junitxml=nbval.xml"]
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "COV_"))}
     environment |= execute.ENVIRONMENT
     ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
