@@ -28,7 +28,7 @@ def chapter_map(book: Book) -> str:
     done = sum(c.finished for c in book.chapters)
     lines += ["", f"{len(book.chapters)} chapters, {done} finished. The others are *planned*.", ""]
     for theme, title in book.themes:
-        lines += [f"### {markdown(title)}", "", "::::{grid} 1 1 2 2", ":gutter: 2", ""]
+        lines += [f"### {markdown(title)}", "", ":::::{grid} 1 1 2 2", ":gutter: 2", ""]
         for c in (c for c in book.chapters if c.theme == theme):
             heading = f"{c.number} · {markdown(c.title)}"
             if c.finished:
@@ -39,18 +39,19 @@ def chapter_map(book: Book) -> str:
             if c.finished and c.experiments:
                 state += f" · [the evidence](../notebooks/{c.stem}_experiments.ipynb)"
             lines += [
-                f":::{{grid-item-card}} {heading}",
+                f"::::{{grid-item-card}} {heading}",
                 f":class-card: chapter {'finished' if c.finished else 'planned'}",
                 "",
                 markdown(c.idea),
-                "+++",
+                ":::{card-footer}",
                 f"{paper}. {authors}{'' if authors.endswith('.') else '.'}",
                 "",
                 state,
                 ":::",
+                "::::",
                 "",
             ]
-        lines += ["::::", ""]
+        lines += [":::::", ""]
     return "\n".join([*lines, END])
 
 

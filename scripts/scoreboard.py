@@ -201,6 +201,7 @@ def scoreboard(book: Book, ledgers: list[dict[str, Any]]) -> str:
         "Every claim that a chapter tests, with the paper's figure beside ours. A rule written before the",
         "run computes each verdict; a cell in the chapter's second notebook applies it.",
         "[How to read](how_to_read.md) says what the verdicts mean.",
+        "[Notation](notation.md) explains symbols such as $\\varepsilon$, an allowed error.",
         "",
     ]
     if not any(ledger["claims"] for ledger in ledgers):
