@@ -1,0 +1,109 @@
+"""Compare the claims ledgers that the notebooks have just written with the committed ones, or adopt the new ones.
+
+`--check` (after nbval, in `make test`): for every chapter with notebooks, `_build/ledgers/NN_slug.cpu.json` against
+`book/ledgers/NN_slug.json`: verdicts exactly, numbers within each claim's rtol, missing and extra ids. Exit 1 on a difference.
+`--adopt CHAPTER`: copy the built ledger of one chapter (`make notebooks` does it for each chapter that ran).
+`--clear`: remove the built ones, so that a check never reads yesterday's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def built(root: Path) -> Path:
+    """The folder of the ledgers that this machine's last run wrote."""
+    return root / "_build" / "ledgers"
+
+
+def committed(root: Path) -> Path:
+    """The folder of the ledgers that the book prints."""
+    return root / "book" / "ledgers"
+
+
+def choose(names: Sequence[str], wanted: str) -> list[str]:
+    """The names ("NN_slug") that a reader means by a number, a slug or a name; all for "".
+
+    Raises ValueError when none fits.
+    """
+    if not wanted:
+        return list(names)
+    number = f"{int(wanted):02d}" if wanted.isdigit() else None
+    chosen = [n for n in names if n == wanted or n.partition("_")[2] == wanted or n[:2] == number]
+    if not chosen:
+        raise ValueError(f"chapter: got {wanted!r}, expected a number or slug of {', '.join(names) or 'no chapter yet'}")
+    return chosen
+
+
+def _read(path: Path) -> dict[str, Any]:
+    ledger: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return ledger
+
+
+def check(root: Path = ROOT) -> list[str]:
+    """The differences between built and committed ledgers, one line each.
+
+    A chapter that has a committed ledger but wrote none fails too, and so does one that wrote a ledger nobody committed.
+    """
+    from icml26.lab import ledger
+
+    ours = {path.name.removesuffix(".cpu.json"): path for path in sorted(built(root).glob("*.cpu.json"))}
+    theirs = {path.stem: path for path in sorted(committed(root).glob("*.json"))}
+    lessons = {path.stem for path in (root / "notebooks").glob("[0-9][0-9]_*.py")}
+    names = {name for name in lessons if not name.endswith("_experiments")} | set(ours) | set(theirs)
+    found = []
+    for name in sorted(names):
+        if name not in ours:
+            found.append(f"{name}: the notebooks wrote no ledger (expected {name}.cpu.json in _build/ledgers)")
+        elif name not in theirs:
+            found.append(f"{name}: no ledger is committed; run `make notebooks CHAPTER={name}`")
+        else:
+            found += [f"{name}: {line}" for line in ledger.compare(_read(ours[name]), _read(theirs[name]))]
+    return found
+
+
+def adopt(name: str, root: Path = ROOT) -> Path:
+    """Copy the ledger that a chapter's CPU run wrote to where the book prints it; returns the new path."""
+    source = built(root) / f"{name}.cpu.json"
+    if not source.exists():
+        raise ValueError(f"chapter: {source} is missing; run the notebooks first")
+    target = committed(root) / f"{name}.json"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(_read(source), indent=2, ensure_ascii=False) + "\n"
+    target.write_text(text, encoding="utf-8", newline="\n")
+    return target
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    todo = options.add_mutually_exclusive_group(required=True)
+    todo.add_argument("--check", action="store_true")
+    todo.add_argument("--clear", action="store_true")
+    todo.add_argument("--adopt", metavar="CHAPTER")
+    options.add_argument("--root", type=Path, default=ROOT, help="the book's folder")
+    parsed = options.parse_args(arguments)
+    if parsed.clear:
+        for path in built(parsed.root).glob("*.cpu.json"):
+            path.unlink()
+        return 0
+    if parsed.adopt:
+        names = [path.name.removesuffix(".cpu.json") for path in built(parsed.root).glob("*.cpu.json")]
+        for name in choose(names, parsed.adopt):
+            print(adopt(name, parsed.root))
+        return 0
+    found = check(parsed.root)
+    for line in found:
+        print(line)
+    print(f"ledgers: {len(found)} difference(s)" if found else "ledgers: built and committed agree")
+    return bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+"""What the chapter measures: frozen settings for each profile, and the committed tables.
+
+    python -m icml26.CHAPTER_SLUG.experiment --table errors --seeds 5
+
+NOT WRITTEN YET: replace the example by the chapter's experiments.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from icml26 import lab
+from icml26.CHAPTER_SLUG.antithetic import antithetic_mean, plain_mean
+from icml26.CHAPTER_SLUG.peers import sobol_mean
+
+PACKAGE = "icml26.CHAPTER_SLUG"
+METHODS = {"plain": plain_mean, "antithetic": antithetic_mean, "Sobol": sobol_mean}
+TRUTH = float(np.e - 1)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """sizes: values of f an estimate may use. runs: estimates whose root mean square error is taken."""
+
+    sizes: tuple[int, ...]
+    runs: int
+
+
+SETTINGS = {
+    "cpu": Settings(sizes=(16, 64, 256), runs=400),
+    "gpu": Settings(sizes=(16, 64, 256, 1024), runs=4000),
+    "paper": Settings(sizes=(16, 64, 256, 1024, 4096), runs=20_000),
+}
+SMOKE = Settings(sizes=(16, 32), runs=2)
+
+
+def settings() -> Settings:
+    """The settings of the current profile."""
+    return lab.profile.choose(SETTINGS, SMOKE)
+
+
+def errors(chosen: Settings, seeds: int) -> pd.DataFrame:
+    """Root mean square errors of the estimates of E[exp(U)], one row a method, size and seed.
+
+    Raises:
+        ValueError: seeds is not positive.
+    """
+    if seeds < 1:
+        raise ValueError(f"seeds: got {seeds}, expected at least 1")
+    rows = []
+    for seed, rng in enumerate(lab.seed.spawn(0, seeds)):
+        for method, estimate in METHODS.items():
+            for n in chosen.sizes:
+                deviation = estimate(np.exp, n, chosen.runs, rng) - TRUTH
+                rows.append({"method": method, "n": n, "seed": seed, "rmse": float(np.sqrt(np.mean(deviation**2)))})
+    return pd.DataFrame(rows)
+
+
+def race_table(chosen: Settings, seeds: int) -> pd.DataFrame:
+    """Times of the methods at the largest size, as ratios against the plain estimate, from one quiet machine."""
+    n = chosen.sizes[-1]
+    contestants: dict[str, Callable[[], object]] = {
+        name: (lambda estimate=estimate: estimate(np.exp, n, chosen.runs, np.random.default_rng(0)))
+        for name, estimate in METHODS.items()
+    }
+    return lab.race(contestants, reference="plain", repeats=max(7, seeds)).frame
+
+
+TABLES = {"errors": errors, "race": race_table}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Write one table, or all but the race, into the package."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--table", required=True, choices=[*TABLES, "all"])
+    options.add_argument("--seeds", type=int, default=5)
+    parsed = options.parse_args(arguments)
+    chosen = SETTINGS["cpu"]
+    for name in [name for name in TABLES if name != "race"] if parsed.table == "all" else [parsed.table]:
+        start = time.process_time()
+        frame = TABLES[name](chosen, parsed.seeds)
+        lab.tables.write(
+            PACKAGE,
+            name,
+            frame,
+            command=f"python -m {PACKAGE}.experiment --table {name} --seeds {parsed.seeds}",
+            seeds=range(parsed.seeds),
+            depends=(f"{PACKAGE}.antithetic", f"{PACKAGE}.peers", f"{PACKAGE}.experiment"),
+            settings=chosen,
+            cpu_seconds=time.process_time() - start,
+        )
+        print(frame.to_string(index=False))
+
+
+if __name__ == "__main__":
+    main()
