@@ -60,13 +60,13 @@ def test_cost_tail_exponent():
 
 def test_recursion_and_vectors_are_one_law():
     p = LatticeBermudan(dates=3)
-    slow = read_recursive(p, 400, np.random.default_rng(1))
+    slow = read_recursive(p, 4_000, np.random.default_rng(1))
     fast = read(p, 300_000, np.random.default_rng(2))
     # Cost and value are dependent; compare both on the cheap draws, where nothing is heavy-tailed.
     for level in (3, 6, 12):
         chance = (fast.costs <= level).mean()
         assert (slow.costs <= level).mean() == pytest.approx(
-            chance, abs=4 * math.sqrt(chance * (1 - chance) / 400)
+            chance, abs=4 * math.sqrt(chance * (1 - chance) / 4e3)
         )
     cheap, reference = slow.values[slow.costs <= 12], fast.values[fast.costs <= 12]
     error = reference.std() / math.sqrt(cheap.size)

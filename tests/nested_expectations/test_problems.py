@@ -89,7 +89,8 @@ def test_spot_grows_at_the_riskless_rate():
     for date in range(4):
         node = np.arange(p.size(date))
         child, law = p.children(date, node)
-        expected = (law * p.state(date + 1, child)).sum(axis=1)
+        after = p.state(date + 1, child.ravel()).reshape(law.shape)
+        expected = (law * after).sum(axis=1)
         np.testing.assert_allclose(expected, p.state(date, node) * math.exp(0.06 / 4), rtol=1e-13)
 
 

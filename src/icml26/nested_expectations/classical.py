@@ -15,6 +15,7 @@ Everything is numpy in float64.
 
 from __future__ import annotations
 
+import bisect
 import math
 import warnings
 from collections.abc import Callable, Sequence
@@ -300,40 +301,52 @@ def read_cost_mean(depth: int, r: Real = 0.6) -> float:
 
 
 def read_recursive(problem: RNE, samples: int, rng: np.random.Generator, r: Real = 0.6) -> Draws:
-    """READ as it is written down: one Python call for every node visited. The slow side of the race."""
+    """READ as it is written down: one Python call for every node visited. The slow side of the race.
+
+    No numpy where plain Python is faster: laws and payoffs are lists, a draw is a bisection, and a stopping
+    link is a comparison of two floats.
+    """
     check_r(r)
     samples = _count("samples", samples)
     laws = [problem.children(date, np.arange(problem.size(date))) for date in range(problem.depth)]
-    cumulated = [np.cumsum(law, axis=1) for _, law in laws]
-    terminal = problem.value(np.arange(problem.size(problem.depth)))
-
-    def child(date: int, node: int) -> int:
-        outcome = int(np.searchsorted(cumulated[date][node], rng.random(), side="right"))
-        return int(laws[date][0][node, min(outcome, laws[date][0].shape[1] - 1)])
-
-    def link(date: int, node: int, mean: float) -> float:
-        return float(problem.link(date, np.array([node]), np.array([mean]))[0])
+    children = [child.tolist() for child, _ in laws]
+    cumulated = [np.cumsum(law, axis=1)[:, :-1].tolist() for _, law in laws]
+    terminal = problem.value(np.arange(problem.size(problem.depth))).tolist()
+    links = [_scalar_link(problem, date) for date in range(problem.depth)]
 
     def draw(date: int, node: int) -> tuple[float, int]:
         if date == problem.depth:
-            return float(terminal[node]), 0
+            return terminal[node], 0
+        laws_here, children_here = cumulated[date][node], children[date][node]
         if date == 0:
-            value, cost = draw(1, child(0, node))
+            value, cost = draw(1, children_here[bisect.bisect_right(laws_here, rng.random())])
             return value, cost + 1
         level = int(rng.geometric(r)) - 1
-        found = [draw(date + 1, child(date, node)) for _ in range(2**level)]
-        values, cost = [v for v, _ in found], sum(c + 1 for _, c in found)
-        result = link(date, node, values[0])
+        values, cost = [], 0
+        for _ in range(2**level):
+            value, spent = draw(date + 1, children_here[bisect.bisect_right(laws_here, rng.random())])
+            values.append(value)
+            cost += spent + 1
+        link = links[date]
+        result = link(node, values[0])
         if level:
             half = len(values) // 2
-            one, two = math.fsum(values[:half]) / half, math.fsum(values[half:]) / half
-            delta = link(date, node, (one + two) / 2)
-            delta -= (link(date, node, one) + link(date, node, two)) / 2
+            one, two = sum(values[:half]) / half, sum(values[half:]) / half
+            delta = link(node, (one + two) / 2) - (link(node, one) + link(node, two)) / 2
             result += delta / (r * (1.0 - r) ** level)
         return result, cost
 
     values, costs = zip(*(draw(0, 0) for _ in range(samples)), strict=True)
     return Draws(np.array(values), np.array(costs, dtype=np.int64))
+
+
+def _scalar_link(problem: RNE, date: int) -> Callable[[int, float], float]:
+    try:
+        found = stopping_link(problem, date)
+    except ValueError:
+        return lambda node, mean: float(problem.link(date, np.array([node]), np.array([mean]))[0])
+    floor, fee = found.floor.tolist(), found.fee.tolist()
+    return lambda node, mean: float(max(floor[node], mean - fee[node]))
 
 
 def mlmc_derandomised(
