@@ -40,9 +40,9 @@ from scipy.fft import next_fast_len
 from torch import Tensor
 
 from icml26.nested_expectations.problems import RNE
-from icml26.nested_expectations.qae import outcome_law
+from icml26.nested_expectations.qae import median_law, outcome_law
 
-__all__ = ["NestedQAE", "clip_law", "growing_M0", "median_law_of", "sum_laws"]
+__all__ = ["NestedQAE", "clip_law", "growing_M0", "sum_laws"]
 
 # Register entries (nodes times points) handled at once: 64 MiB an array in float64.
 CHUNK = 1 << 23
@@ -64,20 +64,6 @@ def growing_M0(start: int = 16, every: int = 4) -> Callable[[int], int]:
     With a fixed M0 the chance that an estimate leaves its clip window never falls, which leaves a bias.
     """
     return lambda level: int(2 ** math.ceil(math.log2(start * (1.0 + level / every))))
-
-
-def median_law_of(probs: Float[Tensor, "*n m"], repeats: int) -> Float[Tensor, "*n m"]:
-    """Law of the median of `repeats` (odd) independent draws from laws on the same increasing values."""
-    if repeats < 1 or repeats % 2 == 0:
-        raise ValueError(f"repeats must be odd and positive, got {repeats}")
-    if repeats == 1:
-        return probs
-    below = probs.cumsum(-1).clamp(0.0, 1.0)
-    half = repeats // 2 + 1
-    median = torch.zeros_like(below)
-    for k in range(half, repeats + 1):
-        median += math.comb(repeats, k) * below**k * (1.0 - below) ** (repeats - k)
-    return torch.diff(median, dim=-1, prepend=torch.zeros_like(median[..., :1]))
 
 
 def clip_law(chain: Float[Tensor, "n g"], fresh: Float[Tensor, "n g"], radius: int) -> Float[Tensor, "n g"]:
@@ -342,7 +328,7 @@ class _Fixed:
     def _shells(
         self, law: Float[Tensor, "n g"], before: Float[Tensor, "n g"], p: int
     ) -> Float[np.ndarray, "n s"]:
-        """Means of |Delta| / 2^-k on the shells 2^-(k+1) < |Delta| <= 2^-k, k = 0..p (the last: down to 0)."""
+        """Means of |Delta| / 2^-k on the shells 2^-(k+1) < |Delta| <= 2^-k, k = 0..p (last: to 0)."""
         difference = sum_laws([law, before.flip(-1)])  # point i stands for (i - steps) 2^-b
         size = torch.arange(-self.steps, self.steps + 1, device=law.device)
         columns = []
@@ -373,7 +359,9 @@ class _Fixed:
         if amplitude.min() < -1e-9 or amplitude.max() > 1.0 + 1e-9:
             raise AssertionError(f"an amplitude left [0, 1]: {amplitude}")
         values, probs = outcome_law(np.clip(amplitude, 0.0, 1.0), term.M, self.set.window)
-        mass = median_law_of(torch.from_numpy(probs).to(self.set.device), self.set.repeats)
+        if self.set.repeats > 1:
+            values, probs = median_law(values, probs, self.set.repeats)
+        mass = torch.from_numpy(probs).to(self.set.device)
         width = abs(term.span)
         place = torch.from_numpy(values if term.span > 0 else 1.0 - values).to(mass) * width
         return _split(mass, place, width + 1)
