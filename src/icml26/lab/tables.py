@@ -19,6 +19,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -304,11 +305,17 @@ def _versions(depends: Sequence[str]) -> dict[str, str]:
     for module in depends:
         for tree in _trees(module).values():
             names |= _imported(tree)
-    owners = importlib.metadata.packages_distributions()
+    owners = _owners()
     found = {owner for name in names - set(sys.stdlib_module_names) for owner in owners.get(name, ())}
     return {"python": platform.python_version()} | {
         owner: importlib.metadata.version(owner) for owner in sorted(found)
     }
+
+
+@cache
+def _owners() -> Mapping[str, list[str]]:
+    """Top-level module -> the distributions it comes from; reading all their metadata takes seconds."""
+    return importlib.metadata.packages_distributions()
 
 
 def _imported(tree: ast.Module) -> set[str]:
