@@ -1,13 +1,14 @@
 """Committed tables with their provenance: `NAME.csv` and `NAME.json` in a package's `tables/` folder.
 
 A table says which command made it, from which seeds, inputs, settings and code, with which versions, on what
-machine and in how many CPU seconds. It is stale once the code it depends on has changed. Code means the syntax
-tree without docstrings: comments and formatting change nothing.
+machine and in how many CPU seconds. It is stale once the code that it depends on has changed. Code means the
+syntax tree without docstrings: comments and formatting change nothing.
 """
 
 import ast
 import datetime
 import hashlib
+import importlib.machinery
 import importlib.metadata
 import importlib.util
 import io
@@ -18,6 +19,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -303,11 +305,17 @@ def _versions(depends: Sequence[str]) -> dict[str, str]:
     for module in depends:
         for tree in _trees(module).values():
             names |= _imported(tree)
-    owners = importlib.metadata.packages_distributions()
+    owners = _owners()
     found = {owner for name in names - set(sys.stdlib_module_names) for owner in owners.get(name, ())}
     return {"python": platform.python_version()} | {
         owner: importlib.metadata.version(owner) for owner in sorted(found)
     }
+
+
+@cache
+def _owners() -> Mapping[str, list[str]]:
+    """Top-level module -> the distributions it comes from; reading all their metadata takes seconds."""
+    return importlib.metadata.packages_distributions()
 
 
 def _imported(tree: ast.Module) -> set[str]:
@@ -332,7 +340,7 @@ def _cpu() -> str:
 
 
 def main() -> int:
-    """`python -m icml26.lab.tables`: print each committed table and why it is stale; exit status 1 if any is."""
+    """`python -m icml26.lab.tables`: each committed table and why it is stale; status 1 if one is."""
     rows = status()
     for package, name, reasons in rows:
         print(f"{package}:{name}: {'; '.join(reasons) or 'current'}")

@@ -15,6 +15,7 @@ Everything is numpy in float64.
 
 from __future__ import annotations
 
+import bisect
 import math
 import warnings
 from collections.abc import Callable, Sequence
@@ -23,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from icml26.nested_expectations.problems import RNE
+from icml26.nested_expectations.problems import RNE, Real
 
 __all__ = [
     "Draws",
@@ -78,7 +79,7 @@ def _count(name: str, number: object, least: int = 1) -> int:
     return int(number)
 
 
-def check_r(r: float) -> None:
+def check_r(r: Real) -> None:
     """Refuse an r with infinite expected cost, warn of one with infinite variance."""
     if not 0.5 < r < 1.0:
         raise ValueError(f"r must be in (0.5, 1): infinite expected cost at or below 0.5; got {r!r}")
@@ -181,7 +182,7 @@ def _pieces(total: int) -> list[tuple[int, int]]:
 Levels = Callable[[int], tuple[Int[np.ndarray, " n"], Float[np.ndarray, " n"]]]
 
 
-def _random_levels(rng: np.random.Generator, r: float) -> Levels:
+def _random_levels(rng: np.random.Generator, r: Real) -> Levels:
     def levels(n: int) -> tuple[Int[np.ndarray, " n"], Float[np.ndarray, " n"]]:
         level = rng.geometric(r, size=n) - 1
         return level, (1.0 - r) ** -level.astype(np.float64) / r
@@ -189,7 +190,7 @@ def _random_levels(rng: np.random.Generator, r: float) -> Levels:
     return levels
 
 
-def _fixed_levels(rng: np.random.Generator, r: float, top: int | None) -> Levels:
+def _fixed_levels(rng: np.random.Generator, r: Real, top: int | None) -> Levels:
     """ceil(n p_l) of the n estimates get level l >= 1, the rest level 0; who gets which is shuffled.
 
     Deterministic work. Shuffling keeps the members of a batch exchangeable, so that a half of 2^l children
@@ -278,7 +279,7 @@ class _Tree:
         return Draws(values, costs + 1)
 
 
-def read(problem: RNE, samples: int, rng: np.random.Generator, r: float = 0.6) -> Draws:
+def read(problem: RNE, samples: int, rng: np.random.Generator, r: Real = 0.6) -> Draws:
     """`samples` independent READ draws, each with expectation gamma_0 and with its own cost.
 
     Needs r in (0.5, 1) for a finite mean cost (ValueError) and r < 0.6464 for a finite variance with kinked
@@ -289,7 +290,7 @@ def read(problem: RNE, samples: int, rng: np.random.Generator, r: float = 0.6) -
     return _Tree(problem, rng, _random_levels(rng, r)).outer(samples)
 
 
-def read_cost_mean(depth: int, r: float = 0.6) -> float:
+def read_cost_mean(depth: int, r: Real = 0.6) -> float:
     """Mean cost of one READ draw: c_D = 0, c_d = r/(2r-1) (1 + c_(d+1)), and c_0 = 1 + c_1."""
     _count("depth", depth)
     check_r(r)
@@ -299,36 +300,39 @@ def read_cost_mean(depth: int, r: float = 0.6) -> float:
     return 1.0 + cost
 
 
-def read_recursive(problem: RNE, samples: int, rng: np.random.Generator, r: float = 0.6) -> Draws:
-    """READ as it is written down: one Python call for every node visited. The slow side of the race."""
+def read_recursive(problem: RNE, samples: int, rng: np.random.Generator, r: Real = 0.6) -> Draws:
+    """READ as it is written down: one Python call for every node visited. The slow side of the race.
+
+    No numpy where plain Python is faster: laws and payoffs are lists, a draw is a bisection, and a stopping
+    link is a comparison of two floats.
+    """
     check_r(r)
     samples = _count("samples", samples)
     laws = [problem.children(date, np.arange(problem.size(date))) for date in range(problem.depth)]
-    cumulated = [np.cumsum(law, axis=1) for _, law in laws]
-    terminal = problem.value(np.arange(problem.size(problem.depth)))
-
-    def child(date: int, node: int) -> int:
-        outcome = int(np.searchsorted(cumulated[date][node], rng.random(), side="right"))
-        return int(laws[date][0][node, min(outcome, laws[date][0].shape[1] - 1)])
-
-    def link(date: int, node: int, mean: float) -> float:
-        return float(problem.link(date, np.array([node]), np.array([mean]))[0])
+    children = [child.tolist() for child, _ in laws]
+    cumulated = [np.cumsum(law, axis=1)[:, :-1].tolist() for _, law in laws]
+    terminal = problem.value(np.arange(problem.size(problem.depth))).tolist()
+    links = [_scalar_link(problem, date) for date in range(problem.depth)]
 
     def draw(date: int, node: int) -> tuple[float, int]:
         if date == problem.depth:
-            return float(terminal[node]), 0
+            return terminal[node], 0
+        laws_here, children_here = cumulated[date][node], children[date][node]
         if date == 0:
-            value, cost = draw(1, child(0, node))
+            value, cost = draw(1, children_here[bisect.bisect_right(laws_here, rng.random())])
             return value, cost + 1
         level = int(rng.geometric(r)) - 1
-        found = [draw(date + 1, child(date, node)) for _ in range(2**level)]
-        values, cost = [v for v, _ in found], sum(c + 1 for _, c in found)
-        result = link(date, node, values[0])
+        values, cost = [], 0
+        for _ in range(2**level):
+            value, spent = draw(date + 1, children_here[bisect.bisect_right(laws_here, rng.random())])
+            values.append(value)
+            cost += spent + 1
+        link = links[date]
+        result = link(node, values[0])
         if level:
             half = len(values) // 2
-            one, two = math.fsum(values[:half]) / half, math.fsum(values[half:]) / half
-            delta = link(date, node, (one + two) / 2)
-            delta -= (link(date, node, one) + link(date, node, two)) / 2
+            one, two = sum(values[:half]) / half, sum(values[half:]) / half
+            delta = link(node, (one + two) / 2) - (link(node, one) + link(node, two)) / 2
             result += delta / (r * (1.0 - r) ** level)
         return result, cost
 
@@ -336,8 +340,17 @@ def read_recursive(problem: RNE, samples: int, rng: np.random.Generator, r: floa
     return Draws(np.array(values), np.array(costs, dtype=np.int64))
 
 
+def _scalar_link(problem: RNE, date: int) -> Callable[[int, float], float]:
+    try:
+        found = stopping_link(problem, date)
+    except ValueError:
+        return lambda node, mean: float(problem.link(date, np.array([node]), np.array([mean]))[0])
+    floor, fee = found.floor.tolist(), found.fee.tolist()
+    return lambda node, mean: float(max(floor[node], mean - fee[node]))
+
+
 def mlmc_derandomised(
-    problem: RNE, samples: int, rng: np.random.Generator, r: float = 0.6, top: int | None = None
+    problem: RNE, samples: int, rng: np.random.Generator, r: Real = 0.6, top: int | None = None
 ) -> Estimate:
     """READ with levels in fixed proportions: one estimate out of `samples` outer draws, at a fixed cost.
 
@@ -373,7 +386,8 @@ def stopping_link(problem: RNE, date: int) -> StoppingLink:
     node = np.arange(problem.size(date))
     span = 4.0 * problem.scale
     grid = np.linspace(-span, 2.0 * span, 193)
-    g = np.stack([problem.link(date, node, np.full(node.size, m)) for m in grid])
+    means = np.repeat(grid, node.size)
+    g = problem.link(date, np.tile(node, grid.size), means).reshape(grid.size, node.size)
     floor, fee = g[0], grid[-1] - g[-1]
     floor = np.where(np.isclose(floor, grid[0] - fee, rtol=0, atol=1e-12 * problem.scale), -np.inf, floor)
     if not np.allclose(g, np.maximum(floor, grid[:, None] - fee), rtol=0, atol=1e-9 * problem.scale):

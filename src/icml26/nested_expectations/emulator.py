@@ -39,7 +39,7 @@ from jaxtyping import Float
 from scipy.fft import next_fast_len
 from torch import Tensor
 
-from icml26.nested_expectations.problems import RNE
+from icml26.nested_expectations.problems import RNE, Real
 from icml26.nested_expectations.qae import median_law, outcome_law
 
 __all__ = ["NestedQAE", "clip_law", "growing_M0", "sum_laws"]
@@ -129,7 +129,7 @@ class NestedQAE:
         self,
         problem: RNE,
         M0: int | Callable[[int], int] = 16,
-        c: float = 0.5,
+        c: Real = 0.5,
         window: str = "cosine",
         grid_bits: int = 14,
         mean: Literal["clip", "dyadic"] = "clip",

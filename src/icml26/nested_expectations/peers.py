@@ -127,7 +127,7 @@ def mlmc_package(problem: RNE, samples: Sequence[int], seed: int) -> Estimate:
     storage = storage_module.Memory()
     levels = [[float(2**n)] for n in range(len(samples))]
     sampler = sampler_module.Sampler(storage, pool_module.OneProcessPool(), simulation, levels)
-    sampler.set_initial_n_samples(list(samples) if len(samples) > 2 else np.asarray([*samples]))
+    sampler.set_initial_n_samples(list(samples))
     sampler.schedule_samples()
     while sampler.ask_sampling_pool_for_samples():
         pass

@@ -24,7 +24,7 @@ from jaxtyping import Float, Int
 from scipy.special import gammaln, ndtr
 
 from icml26.nested_expectations.classical import check_r, stopping_link
-from icml26.nested_expectations.problems import RNE
+from icml26.nested_expectations.problems import RNE, Real
 
 __all__ = ["ReadVariance", "read_variance"]
 
@@ -45,7 +45,7 @@ class ReadVariance:
     exact_levels: int
 
 
-def read_variance(problem: RNE, r: float = 0.6, levels: int = 60, atoms: int = 50_000) -> ReadVariance:
+def read_variance(problem: RNE, r: Real = 0.6, levels: int = 60, atoms: int = 50_000) -> ReadVariance:
     """True mean and variance of one READ draw for D = 2 and stopping links.
 
     `atoms` bounds the size of a multinomial law held; beyond it the halves are normal. Deeper problems are
