@@ -1,7 +1,8 @@
 """What every chapter shares: `from icml26 import lab`.
 
 * `profile`, `seed`: which size to run at, and the random numbers.
-* `ledger`, `tables`: claims with computed verdicts; committed tables with their provenance.
+* `ledger`, `tables`: claims with computed verdicts; committed tables with their provenance,
+  which `campaign` makes from the command line.
 * `race`, `exponent`, `took`: times as ratios with intervals, scaling exponents, one marked time.
 * `say`, `show_source`, `figure`, `style`, `COLOURS`, `explore`: what a notebook shows.
 * `check`: exercises and their hints.
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from icml26.lab import seed as seed
     from icml26.lab import tables as tables
     from icml26.lab import train as train
+    from icml26.lab.campaign import campaign as campaign
     from icml26.lab.download import cache_dir as cache_dir
     from icml26.lab.download import download as download
     from icml26.lab.explore import explore as explore
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 _MODULES = ("check", "kernels", "ledger", "profile", "seed", "tables", "train")
 _NAMES = {
     "COLOURS": "figure",
+    "campaign": "campaign",
     "cache_dir": "download",
     "download": "download",
     "explore": "explore",
@@ -55,6 +58,7 @@ _NAMES = {
 __all__ = [  # noqa: PLE0604, RUF100 - the names are resolved lazily below
     "COLOURS",
     "cache_dir",
+    "campaign",
     "check",
     "download",
     "explore",

@@ -201,6 +201,17 @@ class NestedQAE:
             raise ValueError(f"date must lie in 1..{self.problem.depth - 1}, got {date}")
         return np.stack(self._at(level).statistics(date, int(level))[: level + 1])[:, :, 0]
 
+    def amplitude(self, p: int) -> float:
+        """What the outermost amplitude estimation of term p has to find, in [0, 1].
+
+        The mean of Delta_p as (Delta_p + R_p) / 2R_p, of Delta_0 as itself; with direct nesting (at level p) the
+        mean of the inner estimate. Raises ValueError for mean="dyadic", whose terms are shells.
+        """
+        if self.telescoping and self.mean == "dyadic":
+            raise ValueError("mean must be 'clip' for one amplitude a term, got 'dyadic'")
+        terms = self._at(p).terms(0, p)
+        return float(terms[-1].amplitude[0])
+
     def cost(self, level: int) -> int:
         """Applications of one-step samplers and their inverses, an exact integer."""
         return self._at(level).cost(0, int(level))
