@@ -27,9 +27,13 @@ try:
 except ImportError as error:  # pragma: no cover - only without the extra
     raise ImportError("the circuits need PennyLane: pip install 'icml26[nested_expectations]'") from error
 
+# PennyLane's names are handed on, so that a missing package is explained in one place.
 __all__ = [
+    "Circuit",
     "CircuitOracle",
+    "Operator",
     "Preparation",
+    "QuantumScript",
     "Sampler",
     "amplitude_estimation",
     "count_queries",
@@ -39,6 +43,7 @@ __all__ = [
     "mean_preparation",
     "phase_tape",
     "power_tape",
+    "qml",
     "run_probs",
     "table_rotation",
 ]
