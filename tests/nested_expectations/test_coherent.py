@@ -66,7 +66,8 @@ CASES = {
     "telescoped-14": (2, 4, (2, 4), "cosine", 0.5, 14),
     "telescoped-narrow-clip": (1, 8, (2, 4), "cosine", 0.15, 12),
     "telescoped-flat": (1, 4, (2, 4), "flat", 0.3, 11),
-    "three-estimates": (1, 4, (2, 4, 8), "cosine", 0.4, 16),
+    "three-estimates": (1, 2, (2, 4, 8), "cosine", 0.4, 15),
+    "telescoped-16": (2, 4, (4, 8), "cosine", 0.5, 16),
 }
 
 
@@ -118,8 +119,8 @@ def test_telescoped_queries_are_the_cost_recipe(p, outer, M0):
 def test_three_dates_directly():
     """D = 3 nests twice: law and cost, with the reference written out for three levels."""
     problem = put(dates=3)
-    circuit = NestedCircuit(problem, direct(4, 2, 4), "flat")
-    assert circuit.queries() == 7 * (1 + 3 * (1 + 7))
+    circuit = NestedCircuit(problem, direct(4, 2, 2), "flat")
+    assert circuit.queries() == 7 * (1 + 3 * (1 + 3))
     scale, amplitude = problem.scale, 0.0
     child, prob = problem.children(0, np.array([0]))
     for x, px in zip(child[0], prob[0], strict=True):
@@ -127,8 +128,8 @@ def test_three_dates_directly():
         middle = 0.0
         for y, qy in zip(second[0], qx[0], strict=True):
             third, ry = problem.children(2, np.array([y]))
-            values, probs = outcome_law(float(ry[0] @ problem.value(third[0])) / scale, 4, "flat")
-            middle += qy * float(probs @ problem.link(2, np.full(3, y), values * scale)) / scale
+            values, probs = outcome_law(float(ry[0] @ problem.value(third[0])) / scale, 2, "flat")
+            middle += qy * float(probs @ problem.link(2, np.full(2, y), values * scale)) / scale
         values, probs = outcome_law(middle, 2, "flat")
         amplitude += px * float(probs @ problem.link(1, np.full(2, x), values * scale)) / scale
     assert np.max(np.abs(circuit.law()[1] - outcome_law(amplitude, 4, "flat")[1])) < 1e-10
