@@ -25,24 +25,25 @@ def screen(monkeypatch):
 
     for name in ("CI", "ICML26_STATIC"):
         monkeypatch.delenv(name, raising=False)
-    screen = Screen()
-    monkeypatch.setattr(sys, "stderr", screen)
-    return screen
+    return Screen()
 
 
-def test_a_watcher_sees_a_bar(screen):
+def test_a_watcher_sees_a_bar(screen, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", screen)  # in each test: pytest puts its own there after the fixtures
     assert list(lab.progress(range(5), desc="training")) == [0, 1, 2, 3, 4]
     assert "training" in screen.text
     assert "0/5" in screen.text
 
 
-def test_a_generator_gets_its_total(screen):
+def test_a_generator_gets_its_total(screen, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", screen)
     assert list(lab.progress((n * n for n in range(3)), total=3)) == [0, 1, 4]
     assert "0/3" in screen.text
 
 
 @pytest.mark.parametrize("name", ["CI", "ICML26_STATIC"])
 def test_ci_and_stored_outputs_are_quiet(screen, monkeypatch, name):
+    monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setenv(name, "1")
     items = [1, 2]
     assert lab.progress(items, desc="training") is items
@@ -52,6 +53,7 @@ def test_ci_and_stored_outputs_are_quiet(screen, monkeypatch, name):
 
 
 def test_a_pipe_is_quiet_but_a_live_kernel_is_watched(screen, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setattr(type(screen), "isatty", lambda self: False)
     items = [1, 2]
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: None))

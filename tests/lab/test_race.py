@@ -20,36 +20,15 @@ def _sleep(seconds):
     return lambda: time.sleep(seconds)
 
 
-def _busy(steps):
-    def call():
-        total = 0
-        for step in range(steps):
-            total += step
-        return total
-
-    return call
-
-
 def test_a_known_ratio_of_sleeps():
-    """Sleeping is exact to a fraction of a millisecond even on a busy machine: 30 ms against 10 ms."""
-    outcome = lab.race({"long": _sleep(0.030), "short": _sleep(0.010)}, reference="long", memory=False)
+    """Sleeping is exact to a fraction of a millisecond even on a busy machine: 90 ms against 30 ms."""
+    outcome = lab.race({"long": _sleep(0.090), "short": _sleep(0.030)}, reference="long", memory=False)
     median, low, high = outcome.ratio("short")
     assert median == pytest.approx(3, rel=0.1)
     assert low <= median <= high
     assert low * 0.98 <= 3 <= high * 1.05  # a sleep overruns by a constant, so the ratio falls a little short
     assert outcome.ratio("long") == (1.0, 1.0, 1.0)
-    assert np.median(outcome.seconds["short"]) == pytest.approx(0.010, rel=0.2)
-
-
-def test_a_known_ratio_of_work():
-    """The same loop three times as long; loosely, for other work on the machine."""
-    outcome = lab.race(
-        {"one": _busy(40_000), "three": _busy(120_000)}, reference="one", repeats=9, memory=False
-    )
-    median, low, high = outcome.ratio("three")
-    assert 1 / 5 < median < 1 / 2
-    assert low < 0.4
-    assert high > 0.27
+    assert np.median(outcome.seconds["short"]) == pytest.approx(0.030, rel=0.2)
 
 
 def test_a_machine_that_slows_down_does_not_move_the_ratio(monkeypatch):

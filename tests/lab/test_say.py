@@ -13,7 +13,7 @@ def said(monkeypatch):
     shown = []
     monkeypatch.setattr("IPython.display.display", shown.append)
 
-    def call(template, **numbers):
+    def call(template, /, **numbers):
         lab.say(template, **numbers)
         return shown[-1]._repr_markdown_()
 
