@@ -26,7 +26,15 @@ CLAIMS = (
         rtol=0.1,
     ),
     Claim(
-        "speed", "Ten times faster", "10 ×", "Section 5", "timing", AtLeast(10), refuted_by=9, unit="×", rtol=0.5
+        "speed",
+        "Ten times faster",
+        "10 ×",
+        "Section 5",
+        "timing",
+        AtLeast(10),
+        refuted_by=9,
+        unit="×",
+        rtol=0.5,
     ),
     Claim(
         "theorem",
@@ -37,7 +45,9 @@ CLAIMS = (
         Argued(("mean", "coupling")),
         refuted_by={"mean": True, "coupling": False},
     ),
-    Claim("hardware", "It runs on a device", "99 %", "Fig. 9", "value", OutOfReach("hire one"), refuted_by=None),
+    Claim(
+        "hardware", "It runs on a device", "99 %", "Fig. 9", "value", OutOfReach("hire one"), refuted_by=None
+    ),
 )
 
 
@@ -67,7 +77,9 @@ def test_the_file_has_exactly_the_agreed_form(folder):
     assert list(written) == ["chapter", "slug", "profile", "claims", "findings"]
     keys = "id claim paper source kind rule refuted_by measured unit interval scale rtol verdict".split()
     assert [list(row) for row in written["claims"]] == [keys] * 5
-    assert [row["id"] for row in written["claims"]] == [claim.id for claim in CLAIMS]  # not the order of judging
+    assert [row["id"] for row in written["claims"]] == [
+        claim.id for claim in CLAIMS
+    ]  # not the order of judging
     assert written["claims"][0] == {
         "id": "slope",
         "claim": "The error falls as 1/M",
@@ -156,7 +168,9 @@ def test_judging_again_needs_the_same_numbers(folder):
 
 def test_what_cannot_be_entered(folder):
     book = ledger.open("01", "nested_expectations", CLAIMS)
-    with pytest.raises(ValueError, match="'slop' is no claim of nested_expectations, the claims are slope, gain"):
+    with pytest.raises(
+        ValueError, match="'slop' is no claim of nested_expectations, the claims are slope, gain"
+    ):
         book.judge("slop", 1.0)
     for bad in (math.nan, math.inf):
         with pytest.raises(ValueError, match="measured must be finite"):
@@ -270,13 +284,19 @@ def test_the_table_reads_on_a_phone_in_the_dark_and_aloud(folder, monkeypatch):
     assert "overflow-x:auto" in cells.tags[0][1]["style"]
     assert cells.tags[0][1]["aria-label"]
     assert cells.tags[0][1]["tabindex"] == "0"  # the keyboard can scroll what is wider than the phone
-    assert set(re.findall(r"(?<![-\w])(?:color|background)\s*:\s*([^;\"]+)", page)) <= {"inherit", "transparent"}
+    assert set(re.findall(r"(?<![-\w])(?:color|background)\s*:\s*([^;\"]+)", page)) <= {
+        "inherit",
+        "transparent",
+    }
     assert "Ours wins <by> a third & more" in cells.texts  # escaped: it came through as text
     assert cells.texts.count("not judged yet") == 4
     assert "↗ direction reproduced" in cells.texts
     assert "A < B (1.500)" in cells.texts
     text = repr(sheet)
-    assert "↗ direction reproduced: Ours wins <by> a third & more (paper: 0.6; 0.5000 nats [0.2500, 0.7500])" in text
+    assert (
+        "↗ direction reproduced: Ours wins <by> a third & more (paper: 0.6; 0.5000 nats [0.2500, 0.7500])"
+        in text
+    )
     assert "not judged yet: Ten times faster (paper: 10 ×; nothing measured)" in text
 
 

@@ -13,6 +13,7 @@ import importlib.metadata
 import importlib.util
 import io
 import json
+import operator
 import os
 import platform
 import re
@@ -22,7 +23,7 @@ from dataclasses import asdict, dataclass, is_dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 import pandas as pd
 
@@ -69,7 +70,7 @@ def write(
     frame: pd.DataFrame,
     *,
     command: str,
-    seeds: Sequence[int],
+    seeds: Sequence[SupportsIndex],
     inputs: Mapping[str, Path | str] | None = None,
     depends: Sequence[str] = (),
     settings: Any = None,
@@ -109,7 +110,7 @@ def write(
     csv = frame.to_csv(index=False, float_format="%.10g", lineterminator="\n")
     provenance = {
         "command": command,
-        "seeds": [int(seed) for seed in seeds],
+        "seeds": [operator.index(seed) for seed in seeds],
         "settings": _settings(settings),
         "inputs": {label: _input_sha256(label, source) for label, source in (inputs or {}).items()},
         "code": {module: code_sha256(module) for module in depends},
@@ -273,7 +274,8 @@ def _kind(column: "pd.Series[Any]") -> str:
     if kind in "fiub" and isinstance(column.dtype, type(column.to_numpy().dtype)):
         return {"f": "float64", "i": "int64", "u": "int64", "b": "bool"}[kind]
     values = column.dropna()
-    if not all(isinstance(value, str) for value in values):
+    text = isinstance(column.dtype, pd.StringDtype) or column.dtype == object
+    if not (text and all(isinstance(value, str) for value in values)):
         raise TypeError(
             f"frame: column {column.name!r} must hold numbers, bools or strings, got {column.dtype}"
         )
