@@ -119,7 +119,7 @@ race: test-env  ## measure a chapter's timing table again, on a quiet machine: C
 workshop: test-env  ## write workshop/student and workshop/solutions
 	@$(PY) scripts/workshop.py
 
-new-chapter: test-env  ## start a chapter from the template: NUMBER=05 SLUG=nd_rope TITLE="…"
+new-chapter: test-env  ## start a chapter from the template: NUMBER=05 SLUG=nd_rope [TITLE="…"]
 	@$(PY) scripts/new_chapter.py --number "$(NUMBER)" --slug "$(SLUG)" --title "$(TITLE)"
 
 colab-check: test-env  ## would installing the book on Colab replace anything that is there?

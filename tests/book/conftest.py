@@ -19,7 +19,7 @@ if importlib.util.find_spec("icml26") is None:  # Colab: fetch the book's packag
     subprocess.check_call([sys.executable, "-m", "pip", "install", "-q", install])
 """
 
-LESSON = f'''# %% [markdown]
+LESSON = f"""# %% [markdown]
 # # A small lesson
 #
 # [Open in Colab](https://colab.research.google.com/github/somebody/else/blob/old/notebooks/01_small.ipynb)
@@ -37,7 +37,7 @@ answer = 42
 
 # %% tags=["check"]
 print("not answered yet" if answer is None else "✓ right" if answer == 42 else "✗ not yet")
-'''
+"""
 
 CONFIG = """\
 repository:
