@@ -77,7 +77,7 @@ def number(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{markup(k)} = {number(v)}" for k, v in value.items())
     if isinstance(value, int) and abs(value) < 10**7:
-        return str(value)
+        return str(value).replace("-", "−")
     if not math.isfinite(value):
         raise ValueError(f"a ledger holds {value!r}, which is not a finite number")
     text = f"{value:.4g}"

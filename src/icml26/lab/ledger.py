@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, SupportsFloat
 
+import numpy as np
+
 from icml26.lab import profile
 from icml26.lab.rules import (
     ARGUED,
@@ -147,7 +149,7 @@ class Ledger:
         measured: SupportsFloat | None = None,
         interval: Iterable[SupportsFloat] | None = None,
         scale: str = "",
-        checks: Mapping[str, bool] | None = None,
+        checks: Mapping[str, bool | np.bool_] | None = None,
     ) -> str:
         """Compute, record and print the verdict on one claim.
 

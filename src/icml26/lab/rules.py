@@ -31,7 +31,7 @@ class Rule(ABC):
         self,
         measured: SupportsFloat | None = None,
         interval: Iterable[SupportsFloat] | None = None,
-        checks: Mapping[str, bool] | None = None,
+        checks: Mapping[str, bool | np.bool_] | None = None,
     ) -> str:
         """The verdict, one of `VERDICTS`.
 
@@ -48,7 +48,10 @@ class Rule(ABC):
 
     @abstractmethod
     def _decide(
-        self, measured: int | float | None, interval: Interval | None, checks: Mapping[str, bool] | None
+        self,
+        measured: int | float | None,
+        interval: Interval | None,
+        checks: Mapping[str, bool | np.bool_] | None,
     ) -> str: ...
 
 
@@ -61,7 +64,10 @@ class _Numeric(Rule):
     def _holds(self, measured: int | float, interval: Interval | None) -> bool: ...
 
     def _decide(
-        self, measured: int | float | None, interval: Interval | None, checks: Mapping[str, bool] | None
+        self,
+        measured: int | float | None,
+        interval: Interval | None,
+        checks: Mapping[str, bool | np.bool_] | None,
     ) -> str:
         if measured is None:
             raise ValueError(f"measured: the rule '{self}' judges a number, got None")
@@ -87,7 +93,7 @@ class Within(_Numeric):
         if self._allowed() < 0:
             raise ValueError(f"rel or abs must not be negative, got rel={self.rel}, abs={self.abs}")
 
-    def _allowed(self) -> float:
+    def _allowed(self) -> int | float:
         if self.rel is not None:
             return number("rel", self.rel) * math.fabs(self.target)
         return number("abs", self.abs)
@@ -212,11 +218,14 @@ class Argued(Rule):
             raise ValueError(f"checks must be different names, at least one, got {self.checks}")
 
     def _decide(
-        self, measured: int | float | None, interval: Interval | None, checks: Mapping[str, bool] | None
+        self,
+        measured: int | float | None,
+        interval: Interval | None,
+        checks: Mapping[str, bool | np.bool_] | None,
     ) -> str:
         return ARGUED if self.passed(checks) == len(self.checks) else NOT_REPRODUCED
 
-    def passed(self, checks: Mapping[str, bool] | None) -> int:
+    def passed(self, checks: Mapping[str, bool | np.bool_] | None) -> int:
         """How many of the named checks are there and True.
 
         Raises:
@@ -247,7 +256,10 @@ class OutOfReach(Rule):
             raise ValueError("recipe must say how to test the claim elsewhere, got an empty text")
 
     def _decide(
-        self, measured: int | float | None, interval: Interval | None, checks: Mapping[str, bool] | None
+        self,
+        measured: int | float | None,
+        interval: Interval | None,
+        checks: Mapping[str, bool | np.bool_] | None,
     ) -> str:
         if measured is not None or interval is not None or checks is not None:
             raise ValueError(
@@ -290,7 +302,7 @@ def bounds(interval: Iterable[SupportsFloat] | None) -> Interval | None:
     return ends[0], ends[1]
 
 
-def _at_least(value: float, edge: float, scale: float = 0.0) -> bool:
+def _at_least(value: int | float, edge: int | float, scale: int | float = 0.0) -> bool:
     """value >= edge, up to rounding at the size of the numbers that were subtracted."""
     return value >= edge or value >= edge - _SLACK * max(math.fabs(edge), math.fabs(scale))
 

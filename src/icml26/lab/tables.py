@@ -1,13 +1,14 @@
 """Committed tables with their provenance: `NAME.csv` and `NAME.json` in a package's `tables/` folder.
 
 A table says which command made it, from which seeds, inputs, settings and code, with which versions, on what
-machine and in how many CPU seconds. It is stale once the code it depends on has changed. Code means the syntax
-tree without docstrings: comments and formatting change nothing.
+machine and in how many CPU seconds. It is stale once the code that it depends on has changed. Code means the
+syntax tree without docstrings: comments and formatting change nothing.
 """
 
 import ast
 import datetime
 import hashlib
+import importlib.machinery
 import importlib.metadata
 import importlib.util
 import io
@@ -332,7 +333,7 @@ def _cpu() -> str:
 
 
 def main() -> int:
-    """`python -m icml26.lab.tables`: print each committed table and why it is stale; exit status 1 if any is."""
+    """`python -m icml26.lab.tables`: each committed table and why it is stale; status 1 if one is."""
     rows = status()
     for package, name, reasons in rows:
         print(f"{package}:{name}: {'; '.join(reasons) or 'current'}")
