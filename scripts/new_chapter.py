@@ -93,10 +93,10 @@ def create(root: Path, number: str, slug: str, title: str) -> list[Path]:
         raise ValueError(f"number: got {number!r}, expected two digits, e.g. 05")
     if not re.fullmatch(r"[a-z][a-z0-9_]*", slug) or slug in SHARED or slug.endswith("_experiments"):
         raise ValueError(f"slug: got {slug!r}, expected a lower-case Python name, e.g. nd_rope")
+    entry = described(root, number, slug)
     places = destinations(root, number, slug)
     if there := [path for path in places.values() if path.exists()]:
         raise ValueError(f"slug: the chapter is there already: {there[0].relative_to(root)}")
-    entry = described(root, number, slug)
     if entry is None:
         if not title.strip():
             raise ValueError(

@@ -64,8 +64,8 @@ def clean(notebook: NotebookNode) -> NotebookNode:
     """Drop, in place, everything that differs between two runs or machines; give the cells ids that follow
     from them.
 
-    Kept: sources (with Unix line ends), tags, outputs without their metadata and without what only one vendor's
-    front end reads (live widgets, Colab's tables), execution counts.
+    Kept: sources (with Unix line ends), tags, execution counts, and outputs without their metadata and
+    without what only one vendor's front end reads (live widgets, Colab's tables).
     """
     notebook.metadata = NotebookNode(
         jupytext=NotebookNode(formats=FORMATS),

@@ -66,7 +66,7 @@ print(live.to_string(index=False, float_format="{:.6f}".format))
 # Wall times differ from run to run; nothing is asserted about them here but that all contestants ran.
 race = lab.race(
     {
-        name: lambda estimate=estimate: estimate(np.exp, 256, 400, np.random.default_rng(0))
+        name: lambda estimate=estimate: estimate(np.exp, 256, 20, np.random.default_rng(0))
         for name, estimate in experiment.METHODS.items()
     },
     reference="plain",
@@ -87,7 +87,7 @@ ledger.judge(
     "pairs-reduce-the-error",
     measured=ratios.mean(),
     interval=(ratios.mean() - margin, ratios.mean() + margin),
-    scale="256 values, 400 runs, 5 seeds",
+    scale="256 values, 200 runs, 5 seeds",
 )
 points = np.random.default_rng(0).random(100_000)
 linear = antithetic_mean(lambda u: 3 * u + 1, 2, 100, np.random.default_rng(1))
@@ -103,7 +103,7 @@ ledger.show()
 # %% [markdown]
 # ## Run it bigger
 #
-# NOT WRITTEN YET. The `gpu` profile takes ten times as many runs, the `paper` profile fifty times. Nobody
+# NOT WRITTEN YET. The `gpu` profile takes twenty times as many runs, the `paper` profile a hundred times. Nobody
 # has recorded such a run yet.
 
 # %% [markdown]

@@ -31,7 +31,7 @@ class Settings:
 
 
 SETTINGS = {
-    "cpu": Settings(sizes=(16, 64, 256), runs=400),
+    "cpu": Settings(sizes=(16, 64, 256), runs=200),
     "gpu": Settings(sizes=(16, 64, 256, 1024), runs=4000),
     "paper": Settings(sizes=(16, 64, 256, 1024, 4096), runs=20_000),
 }

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import ledgers
 import pytest
+
+import ledgers
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -1,7 +1,8 @@
 """A notebook saved from Colab becomes a clean pair by one command, and never breaks pairing or the build.
 
-`data/Copy of 03_saved.ipynb` is such a file, with what Colab leaves: a badge cell of its own, `metadata.widgets` without `state`,
-ids, time stamps, counts that start at 4, a live widget, an empty cell, and Windows line ends.
+`data/Copy of 03_saved.ipynb` is such a file, with what Colab leaves: a badge cell of its own,
+`metadata.widgets` without `state`, ids, time stamps, counts that start at 4, a live widget, an output type of
+Colab's own, an empty cell, and Windows line ends.
 """
 
 import json
@@ -11,10 +12,11 @@ import sys
 from pathlib import Path
 
 import nbformat
-import normalise
-import pairs
 import pytest
 from nbformat import NotebookNode
+
+import normalise
+import pairs
 
 SAVED = Path(__file__).parent / "data" / "Copy of 03_saved.ipynb"
 
@@ -44,8 +46,8 @@ def test_normalising_gives_a_pair_that_has_no_faults(small_book: Path) -> None:
     assert "mean 3.0" in notebook.cells[2].outputs[0].text
     for path in (source, source.with_suffix(".ipynb")):
         text = path.read_bytes().decode("utf-8")
-        for noise in ("\r", "\\r", "executionInfo", "outputId", "widget-view", "widget-state", "T4", "view-in-github"):
-            assert noise not in text, (path.name, noise)
+        noises = ("\r", "\\r", "executionInfo", "outputId", "widget-", "T4", "view-in-github")
+        assert [noise for noise in noises if noise in text] == [], path.name
 
 
 def test_normalising_twice_changes_nothing(small_book: Path) -> None:

@@ -1,13 +1,14 @@
-"""The hand-outs are current; a student's notebook says what is not answered yet, and the solutions pass every check."""
+"""The hand-outs are current; a student's says what is not answered yet; the solutions pass every check."""
 
 from pathlib import Path
 
-import execute
 import nbformat
-import pairs
 import pytest
-import workshop
 from nbformat import NotebookNode
+
+import execute
+import pairs
+import workshop
 
 ROOT = Path(__file__).resolve().parents[2]
 CHAPTERS = pairs.chapters(ROOT)
@@ -93,11 +94,12 @@ def test_a_students_notebook_runs_unanswered(name: str, tmp_path: Path) -> None:
 @pytest.mark.skipif(not CHAPTERS, reason="no chapter has notebooks yet")
 @pytest.mark.parametrize("name", CHAPTERS)
 def test_the_solutions_pass_every_check(name: str, tmp_path: Path) -> None:
-    """The first chapter's solutions run here. Those of the others are cell by cell the lesson, which nbval runs."""
+    """The first chapter's solutions run here; the others' are the lesson's cells, which nbval runs."""
     text = (ROOT / "workshop/solutions" / f"{name}.ipynb").read_text(encoding="utf-8")
     solutions = nbformat.reads(text, as_version=4)
     lesson = pairs.read_notebook(ROOT / "notebooks" / f"{name}.ipynb")
-    assert [c.source for c in solutions.cells][1:] == [c.source for c in lesson.cells][1:]  # cell 0: the badge
+    # Cell 0 differs by its badge.
+    assert [cell.source for cell in solutions.cells[1:]] == [cell.source for cell in lesson.cells[1:]]
     for notebook in [lesson] + ([_run(text, tmp_path)] if name == next(iter(CHAPTERS)) else []):
         checks = _checks(notebook)
         assert checks
