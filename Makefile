@@ -60,7 +60,7 @@ venv: test-env  ## create .venv with everything that make test needs
 # --- the two commands -------------------------------------------------------------------------------------------------
 
 book: book-env  ## build the whole book, warnings as errors, and say where to open it
-	@start=$$(date +%s); $(PY) -m jupyter_book.cli.main build . -W -n --keep-going && \
+	@start=$$(date +%s); $(PY) -c 'from jupyter_book.cli.main import main; main()' build . -W -n --keep-going && \
 	  echo "[book] built in $$(( $$(date +%s) - start )) s"
 	@echo "[book] open   $(CURDIR)/_build/html/index.html"
 	@echo "[book] serve  $(PY) -m http.server --directory _build/html 8000   then open http://localhost:8000"
@@ -71,7 +71,7 @@ define stage
 if [ $$status -eq 0 ]; then echo "==== $(1): passed in $$seconds s ===="; else echo "==== $(1): FAILED after $$seconds s ===="; exit $$status; fi
 endef
 
-LINT := $(PY) -m ruff check src tests scripts template notebooks
+LINT := $(PY) -m ruff check src tests scripts template notebooks/*.py
 TYPES := $(PY) -m mypy
 UNIT := $(PY) -m pytest tests -n 2 -q --durations=10 --cov=icml26 --cov-report=
 PAIRS := $(PY) scripts/pairs.py && $(PY) scripts/set_urls.py --check && $(PY) scripts/workshop.py --check
@@ -119,7 +119,7 @@ race: test-env  ## measure a chapter's timing table again, on a quiet machine: C
 workshop: test-env  ## write workshop/student and workshop/solutions
 	@$(PY) scripts/workshop.py
 
-new-chapter: test-env  ## start a chapter from the template: NUMBER=05 SLUG=nd_rope TITLE="…"
+new-chapter: test-env  ## start a chapter from the template: NUMBER=05 SLUG=nd_rope [TITLE="…"]
 	@$(PY) scripts/new_chapter.py --number "$(NUMBER)" --slug "$(SLUG)" --title "$(TITLE)"
 
 colab-check: test-env  ## would installing the book on Colab replace anything that is there?

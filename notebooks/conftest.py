@@ -1,9 +1,10 @@
 """nbval compares stored and new outputs with a numeric tolerance, and with nothing else loosened.
 
-The texts around the numbers must be equal (but for the spaces that align them), integers must be equal, and floats may
-differ by one unit of their last printed digit or by a relative 1e-3, since CPUs differ in rounding. A cell tagged
-`rtol=0.05` widens that for itself, visibly. When two texts agree in this sense nbval is handed the stored one; otherwise its own
-comparison runs and reports.
+The texts around the numbers must be equal (but for the spaces that align them), integers must be equal, and
+floats may differ by one unit of their last printed digit or by a relative 1e-3, since CPUs differ in
+rounding. A cell tagged
+`rtol=0.05` widens that for itself, visibly. When two texts agree in this sense nbval is handed the stored
+one; otherwise its own comparison runs and reports.
 """
 
 import copy
@@ -28,9 +29,12 @@ def close(stored: str, new: str, rtol: float = RTOL) -> bool:
     ours, theirs = NUMBER.split(stored), NUMBER.split(new)
     if len(ours) != len(theirs):
         return False
-    if any(SPACES.sub(" ", a).strip(" ") != SPACES.sub(" ", b).strip(" ") for a, b in zip(ours[::2], theirs[::2])):
+    if any(
+        SPACES.sub(" ", a).strip(" ") != SPACES.sub(" ", b).strip(" ")
+        for a, b in zip(ours[::2], theirs[::2], strict=True)
+    ):
         return False
-    return all(_same(a, b, rtol) for a, b in zip(ours[1::2], theirs[1::2]))
+    return all(_same(a, b, rtol) for a, b in zip(ours[1::2], theirs[1::2], strict=True))
 
 
 def _same(stored: str, new: str, rtol: float) -> bool:
@@ -50,7 +54,7 @@ def tolerance(tags: list[str]) -> float:
 
 
 def _fields(outputs: list) -> list[tuple[str, dict, str]]:
-    """Every text that nbval compares, in its order: (what nbval files it under, the dict that holds it, its key there)."""
+    """Every text that nbval compares, in order: (what nbval files it under, the dict that holds it, its key)."""
     found = []
     for output in outputs:
         if output.output_type == "stream":

@@ -1,7 +1,8 @@
-"""Hold every notebook to its wall limit: reads the JUnit file that nbval wrote and adds up the cells' seconds.
+"""Hold every notebook to its wall limit: reads the JUnit file that nbval wrote and adds up the cells'
+seconds.
 
-`python scripts/budget.py _build/nbval.xml [--limit 180]` prints one line a notebook, slowest first, and exits with 1 when one
-took longer than the limit or the file holds no notebook at all.
+`python scripts/budget.py _build/nbval.xml [--limit 180]` prints one line a notebook, slowest first, and
+exits with 1 when one took longer than the limit or the file holds no notebook at all.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ def seconds(report: Path) -> dict[str, float]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("report", type=Path)
     options.add_argument("--limit", type=float, default=LIMIT, help="wall seconds a notebook")
     parsed = options.parse_args(arguments)

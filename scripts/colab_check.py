@@ -1,9 +1,12 @@
-"""Would installing the book on Colab replace a package that is there? `make colab-check`: seconds, metadata only.
+"""Would installing the book on Colab replace a package that is there? `make colab-check`: seconds, metadata
+only.
 
-For every extra that a chapter's first cell may name, and for every dated list in `constraints/colab/`, uv resolves the package
-for Colab's Python with the listed versions as constraints. No resolution means that pip would have to replace one of them
-(exit 1); what is in the resolution but not in the list is what the first cell downloads.
-`--constraints` asks another thing: do constraints.txt and pyproject.toml fit together, for Linux, macOS and Windows.
+For every extra that a chapter's first cell may name, and for every dated list in `constraints/colab/`, uv
+resolves the package for Colab's Python with the listed versions as constraints. No resolution means that pip
+would have to replace one of them (exit 1); what is in the resolution but not in the list is what the first
+cell downloads.
+`--constraints` asks another thing: do constraints.txt and pyproject.toml fit together, for Linux, macOS and
+Windows.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ SYSTEMS = {
 
 @dataclass(frozen=True)
 class Runtime:
-    """What a Colab runtime has installed: `versions` maps normalised names to versions without local parts."""
+    """What a Colab runtime has installed. `versions`: normalised name -> version without local part."""
 
     name: str
     python: str
@@ -55,12 +58,15 @@ def normal(name: str) -> str:
 def read_runtime(path: Path) -> Runtime:
     """Read a stored `pip freeze` list. Its first line names the Python version, e.g. "… Python 3.13.15 …".
 
-    Local versions (+cu128) and the lines of CUDA libraries are dropped. Raises ValueError without a Python version.
+    Local versions (+cu128) and the lines of CUDA libraries are dropped. Raises ValueError without a Python
+    version.
     """
     lines = path.read_text(encoding="utf-8").splitlines()
     python = re.search(r"Python (\d+\.\d+)", lines[0])
     if python is None:
-        raise ValueError(f"{path.name}: the first line names no Python version, expected a comment with 'Python 3.x.y'")
+        raise ValueError(
+            f"{path.name}: the first line names no Python version, expected a comment with 'Python 3.x.y'"
+        )
     versions = {}
     for line in lines:
         match = re.fullmatch(r"([A-Za-z0-9._-]+)==([^+;\s]+)(?:\+\S+)?", line.strip())
@@ -72,7 +78,9 @@ def read_runtime(path: Path) -> Runtime:
 def runtimes(root: Path = ROOT) -> list[Runtime]:
     """The stored lists, newest first."""
     paths = (root / "constraints" / "colab").glob("*.txt")
-    return [read_runtime(path) for path in sorted(paths, key=lambda p: p.stem.split("-", 1)[1], reverse=True)]
+    return [
+        read_runtime(path) for path in sorted(paths, key=lambda p: p.stem.split("-", 1)[1], reverse=True)
+    ]
 
 
 def extras(pyproject: str) -> list[str]:
@@ -107,14 +115,21 @@ def _uv() -> list[str]:
 def check(pyproject: str, runtime: Runtime, extra: str) -> tuple[list[str], str]:
     """What the first cell of a chapter downloads on a runtime, or why it would replace something there.
 
-    pyproject: the text of pyproject.toml. Returns (pins that are not in the list, "") or ([], the resolver's words).
+    pyproject: the text of pyproject.toml. Returns (pins that are not in the list, "") or ([], the resolver's
+    words).
     """
     if "torch" in runtime.versions:
         pyproject += TORCH.format(version=runtime.versions["torch"])
     options = ["--python-version", runtime.python, "--python-platform", "x86_64-manylinux_2_28"]
-    pins, why = compile_pins(pyproject, runtime.constraints, options + (["--extra", extra] if extra else []))
+    pins, why = compile_pins(
+        pyproject, runtime.constraints, options + (["--extra", extra] if extra else [])
+    )
     names = {pin: normal(pin.partition("==")[0]) for pin in pins}
-    replaced = [p for p in pins if (have := runtime.versions.get(names[p])) and p.partition("==")[2].split()[0] != have]
+    replaced = [
+        p
+        for p in pins
+        if (have := runtime.versions.get(names[p])) and p.partition("==")[2].split()[0] != have
+    ]
     if replaced:  # a version that only the constraint's spelling let through
         return [], f"would replace {', '.join(replaced)}"
     return [pin for pin in pins if names[pin] not in runtime.versions], why
@@ -127,15 +142,20 @@ def check_colab(root: Path) -> bool:
     for runtime in runtimes(root):
         print(f"{runtime.name} (Python {runtime.python}, {len(runtime.versions)} packages)", flush=True)
         with ThreadPoolExecutor(4) as pool:  # waiting for the index, not computing
-            results = list(pool.map(lambda extra, on=runtime: check(pyproject, on, extra), extras(pyproject)))
+            results = list(
+                pool.map(lambda extra, on=runtime: check(pyproject, on, extra), extras(pyproject))
+            )
         for extra, (pins, why) in zip(extras(pyproject), results, strict=True):
-            print(f"  {extra or '(core)'}: " + (f"CONFLICT\n{why}" if why else f"downloads {', '.join(pins) or 'nothing'}"))
+            print(
+                f"  {extra or '(core)'}: "
+                + (f"CONFLICT\n{why}" if why else f"downloads {', '.join(pins) or 'nothing'}")
+            )
             fine = fine and not why
     return fine
 
 
 def check_constraints(root: Path) -> bool:
-    """Print for each system whether constraints.txt and pyproject.toml agree; True when they do everywhere."""
+    """Print for each system whether constraints.txt fits pyproject.toml; True when it does everywhere."""
     pyproject = (root / "pyproject.toml").read_text(encoding="utf-8")
     constraints = (root / "constraints.txt").read_text(encoding="utf-8")
     pinned = {normal(line.partition("==")[0]) for line in constraints.splitlines() if "==" in line}
@@ -143,16 +163,27 @@ def check_constraints(root: Path) -> bool:
     for system, versions in SYSTEMS.items():
         for version in versions:
             options = ["--python-version", version, "--python-platform", system]
-            pins, why = compile_pins(pyproject, constraints, [*options, "--extra=all", "--extra=book", "--extra=dev"])
+            pins, why = compile_pins(
+                pyproject, constraints, [*options, "--extra=all", "--extra=book", "--extra=dev"]
+            )
             loose = [pin for pin in pins if normal(pin.partition("==")[0]) not in pinned]
-            loose = [pin for pin in loose if not pin.startswith(("nvidia-", "cuda-", "setuptools=", "wheel=", "pip="))]
-            print(f"{system}, Python {version}: " + (f"CONFLICT\n{why}" if why else f"fits; not pinned: {loose or 'none'}"))
+            loose = [
+                pin
+                for pin in loose
+                if not pin.startswith(("nvidia-", "cuda-", "setuptools=", "wheel=", "pip="))
+            ]
+            print(
+                f"{system}, Python {version}: "
+                + (f"CONFLICT\n{why}" if why else f"fits; not pinned: {loose or 'none'}")
+            )
             fine = fine and not why
     return fine
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--constraints", action="store_true", help="check constraints.txt instead")
     options.add_argument("--root", type=Path, default=ROOT, help="the book's folder")
     parsed = options.parse_args(arguments)

@@ -1,9 +1,9 @@
 """Execute the notebooks' text sources and store what they show: `make notebooks [CHAPTER=09]`.
 
-Each `.py` file runs in a fresh kernel in the CPU profile, one thread, sliders as static HTML: the same settings under
-which nbval re-runs and compares it. A notebook that fails leaves the stored file as it was. Two runs write the same bytes,
-apart from times marked with a stop-watch and pictures of other matplotlib builds. When both notebooks of a chapter ran,
-the ledger that they wrote is copied to `book/ledgers/`.
+Each `.py` file runs in a fresh kernel in the CPU profile, one thread, sliders as static HTML: the same
+settings under which nbval re-runs and compares it. A notebook that fails leaves the stored file as it was.
+Two runs write the same bytes, apart from times marked with a stop-watch and pictures of other matplotlib
+builds. When both notebooks of a chapter ran, the ledger that they wrote is copied to `book/ledgers/`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ def run(notebook: NotebookNode, folder: Path, *, timeout: int = CELL_TIMEOUT) ->
     return pairs.clean(client.nb)
 
 
-def execute(source: Path, target: Path | None = None, *, timeout: int = CELL_TIMEOUT) -> tuple[float, float]:
+def execute(
+    source: Path, target: Path | None = None, *, timeout: int = CELL_TIMEOUT
+) -> tuple[float, float]:
     """Execute one py:percent file and write the .ipynb (beside it, when no target is given).
 
     Returns the wall and the CPU seconds, kernel start included. When a cell fails the target is not touched.
@@ -85,14 +87,21 @@ def execute_chapter(name: str, sources: list[Path], root: Path) -> bool:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--chapter", default="", help="number, slug or NN_slug of one chapter; all without it")
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    options.add_argument(
+        "--chapter", default="", help="number, slug or NN_slug of one chapter; all without it"
+    )
     options.add_argument("--root", type=Path, default=pairs.ROOT, help="the book's folder")
     parsed = options.parse_args(arguments)
     chosen = ledgers.choose(list(pairs.chapters(parsed.root)), parsed.chapter)
     sources = pairs.chapters(parsed.root)
     failed = [name for name in chosen if not execute_chapter(name, sources[name], parsed.root)]
-    print(f"{len(chosen) - len(failed)} chapter(s) executed" + (f", failed: {', '.join(failed)}" if failed else ""))
+    print(
+        f"{len(chosen) - len(failed)} chapter(s) executed"
+        + (f", failed: {', '.join(failed)}" if failed else "")
+    )
     return bool(failed)
 
 

@@ -1,8 +1,9 @@
-"""Run what chapters measure outside of their notebooks: `make tables CHAPTER=09`, `make race CHAPTER=09`, `make fetch`.
+"""Run what chapters measure outside of their notebooks: `make tables CHAPTER=09`, `make race CHAPTER=09`,
+`make fetch`.
 
-Each chapter's `icml26.<slug>.experiment` is a command of its own, `python -m icml26.<slug>.experiment --table NAME --seeds 5`,
-where NAME is one of its tables, `race` (timings, on a quiet machine) or `all` (every table but the race). A chapter whose
-data must be downloaded also has a function `fetch()` there.
+Each chapter's `icml26.<slug>.experiment` is a command of its own, `python -m icml26.<slug>.experiment
+--table NAME --seeds 5`, where NAME is one of its tables, `race` (timings, on a quiet machine) or `all`
+(every table but the race). A chapter whose data must be downloaded also has a function `fetch()` there.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ def chosen(root: Path, wanted: str) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("what", choices=("tables", "race", "fetch"))
     options.add_argument("--chapter", default="", help="number, slug or NN_slug; required but for fetch")
     options.add_argument("--seeds", type=int, default=5)

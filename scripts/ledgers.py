@@ -1,7 +1,10 @@
-"""Compare the claims ledgers that the notebooks have just written with the committed ones, or adopt the new ones.
+"""Compare the claims ledgers that the notebooks have just written with the committed ones, or adopt the new
+ones.
 
-`--check` (after nbval, in `make test`): for every chapter with notebooks, `_build/ledgers/NN_slug.cpu.json` against
-`book/ledgers/NN_slug.json`: verdicts exactly, numbers within each claim's rtol, missing and extra ids. Exit 1 on a difference.
+`--check` (after nbval, in `make test`): for every chapter with notebooks, `_build/ledgers/NN_slug.cpu.json`
+against
+`book/ledgers/NN_slug.json`: verdicts exactly, numbers within each claim's rtol, missing and extra ids. Exit
+1 on a difference.
 `--adopt CHAPTER`: copy the built ledger of one chapter (`make notebooks` does it for each chapter that ran).
 `--clear`: remove the built ones, so that a check never reads yesterday's.
 """
@@ -10,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,7 +42,9 @@ def choose(names: Sequence[str], wanted: str) -> list[str]:
     number = f"{int(wanted):02d}" if wanted.isdigit() else None
     chosen = [n for n in names if n == wanted or n.partition("_")[2] == wanted or n[:2] == number]
     if not chosen:
-        raise ValueError(f"chapter: got {wanted!r}, expected a number or slug of {', '.join(names) or 'no chapter yet'}")
+        raise ValueError(
+            f"chapter: got {wanted!r}, expected a number or slug of {', '.join(names) or 'no chapter yet'}"
+        )
     return chosen
 
 
@@ -50,7 +56,8 @@ def _read(path: Path) -> dict[str, Any]:
 def check(root: Path = ROOT) -> list[str]:
     """The differences between built and committed ledgers, one line each.
 
-    A chapter that has a committed ledger but wrote none fails too, and so does one that wrote a ledger nobody committed.
+    A chapter that has a committed ledger but wrote none fails too, and so does one that wrote a ledger
+    nobody committed.
     """
     from icml26.lab import ledger
 
@@ -61,7 +68,9 @@ def check(root: Path = ROOT) -> list[str]:
     found = []
     for name in sorted(names):
         if name not in ours:
-            found.append(f"{name}: the notebooks wrote no ledger (expected {name}.cpu.json in _build/ledgers)")
+            found.append(
+                f"{name}: the notebooks wrote no ledger (expected {name}.cpu.json in _build/ledgers)"
+            )
         elif name not in theirs:
             found.append(f"{name}: no ledger is committed; run `make notebooks CHAPTER={name}`")
         else:
@@ -76,13 +85,14 @@ def adopt(name: str, root: Path = ROOT) -> Path:
         raise ValueError(f"chapter: {source} is missing; run the notebooks first")
     target = committed(root) / f"{name}.json"
     target.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(_read(source), indent=2, ensure_ascii=False) + "\n"
-    target.write_text(text, encoding="utf-8", newline="\n")
+    shutil.copyfile(source, target)
     return target
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     todo = options.add_mutually_exclusive_group(required=True)
     todo.add_argument("--check", action="store_true")
     todo.add_argument("--clear", action="store_true")

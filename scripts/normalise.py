@@ -1,10 +1,13 @@
 """Take in a notebook that was edited on Colab: `make normalise NOTEBOOK=path`.
 
-Colab saves what the book does not store: its own metadata, widgets without their state, ids, time stamps, a second badge, the
-outputs of a GPU machine, sometimes Windows line ends. This writes the text source `notebooks/NN_slug.py` and a clean
-`notebooks/NN_slug.ipynb` that pair, then executes the source here, so that the stored outputs are the CPU profile's again.
+Colab saves what the book does not store: its own metadata, widgets without their state, ids, time stamps, a
+second badge, the outputs of a GPU machine, sometimes Windows line ends. This writes the text source
+`notebooks/NN_slug.py` and a clean
+`notebooks/NN_slug.ipynb` that pair, then executes the source here, so that the stored outputs are the CPU
+profile's again.
 `--keep-outputs` leaves out that last step (cells that Colab did not run stay marked as not executed).
-The path's file name says which notebook it is; Colab's "Copy of 03_x.ipynb" and "03_x (1).ipynb" are understood.
+The path's file name says which notebook it is; Colab's "Copy of 03_x.ipynb" and "03_x (1).ipynb" are
+understood.
 """
 
 from __future__ import annotations
@@ -28,7 +31,9 @@ def stem(path: Path) -> str:
 
     Raises ValueError for a name that no notebook of the book can have.
     """
-    name = re.sub(r"(\s*\(\d+\)| \d+)$", "", re.sub(r"^(copy[ _]of[ _])+", "", path.stem, flags=re.IGNORECASE))
+    name = re.sub(
+        r"(\s*\(\d+\)| \d+)$", "", re.sub(r"^(copy[ _]of[ _])+", "", path.stem, flags=re.IGNORECASE)
+    )
     if pairs.NAME.fullmatch(name) is None:
         raise ValueError(f"notebook: got {path.name!r}, expected a name such as 03_slug.ipynb")
     return name
@@ -49,7 +54,9 @@ def normalise(notebook: NotebookNode) -> NotebookNode:
     for number, cell in enumerate(notebook.cells):
         if cell.cell_type == "code" and (magic := pairs.MAGIC.search(cell.source)):
             line = cell.source[magic.start() :].strip().splitlines()[0]
-            raise ValueError(f"cell {number}: {line!r} is a magic or shell line; write a Python call instead")
+            raise ValueError(
+                f"cell {number}: {line!r} is a magic or shell line; write a Python call instead"
+            )
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     counts = [cell.execution_count for cell in code]
     if all(counts) and counts == sorted(set(counts)):
@@ -73,9 +80,13 @@ def take_in(path: Path, root: Path = pairs.ROOT, *, keep_outputs: bool = False) 
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("notebook", type=Path)
-    options.add_argument("--keep-outputs", action="store_true", help="do not execute; keep what Colab showed")
+    options.add_argument(
+        "--keep-outputs", action="store_true", help="do not execute; keep what Colab showed"
+    )
     options.add_argument("--root", type=Path, default=pairs.ROOT, help="the book's folder")
     parsed = options.parse_args(arguments)
     try:

@@ -1,8 +1,10 @@
-"""Read, clean, write and compare the two files of a notebook: NN_slug.py (what people edit) and NN_slug.ipynb.
+"""Read, clean, write and compare the two files of a notebook: NN_slug.py (what people edit) and
+NN_slug.ipynb.
 
-The `.py` file (py:percent) is the source. The `.ipynb` beside it is generated: executed by `scripts/execute.py`, or
-cleaned by `scripts/normalise.py` after it was saved from Colab. `python scripts/pairs.py` checks every pair and exits
-with 1 when one differs, was not executed in order, or carries what no stored notebook may carry.
+The `.py` file (py:percent) is the source. The `.ipynb` beside it is generated: executed by
+`scripts/execute.py`, or cleaned by `scripts/normalise.py` after it was saved from Colab. `python
+scripts/pairs.py` checks every pair and exits with 1 when one differs, was not executed in order, or carries
+what no stored notebook may carry.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ FORMATS = "ipynb,py:percent"
 NAME = re.compile(r"(?P<number>\d\d)_(?P<slug>[a-z][a-z0-9_]*?)(?P<experiments>_experiments)?")
 MAX_BYTES = 1_500_000
 MAX_IGNORED_CELLS = 3  # nbval-ignore-output, per chapter
-WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+VENDOR = "application/vnd."
+WIDGET_VIEW = f"{VENDOR}jupyter.widget-view+json"
 MAGIC = re.compile(r"^\s*[%!]", re.MULTILINE)
 
 
@@ -58,9 +61,11 @@ def read_notebook(path: Path) -> NotebookNode:
 
 
 def clean(notebook: NotebookNode) -> NotebookNode:
-    """Drop, in place, everything that differs between two runs or machines; give the cells ids that follow from them.
+    """Drop, in place, everything that differs between two runs or machines; give the cells ids that follow
+    from them.
 
-    Kept: sources (with Unix line ends), tags, outputs without their metadata, execution counts.
+    Kept: sources (with Unix line ends), tags, execution counts, and outputs without their metadata and
+    without what only one vendor's front end reads (live widgets, Colab's tables).
     """
     notebook.metadata = NotebookNode(
         jupytext=NotebookNode(formats=FORMATS),
@@ -76,8 +81,8 @@ def clean(notebook: NotebookNode) -> NotebookNode:
         for output in cell.get("outputs", []):
             if "metadata" in output:
                 output.metadata = NotebookNode()
-            if "data" in output:
-                output.data.pop(WIDGET_VIEW, None)
+            for kind in [kind for kind in output.get("data", {}) if kind.startswith(VENDOR)]:
+                del output.data[kind]
             if output.output_type == "execute_result":
                 output.execution_count = cell.execution_count
     assign_ids(notebook.cells)
@@ -144,7 +149,7 @@ def differences(source: NotebookNode, stored: NotebookNode) -> list[str]:
 
 
 def faults(stored: NotebookNode) -> list[str]:
-    """What a stored notebook may not have: cells not executed in order, errors, live widgets, magics, noise."""
+    """What a stored notebook may not have: cells not run in order, errors, live widgets, magics, noise."""
     found = []
     code = [(number, cell) for number, cell in enumerate(stored.cells) if cell.cell_type == "code"]
     for count, (number, cell) in enumerate(code, start=1):
@@ -160,9 +165,14 @@ def faults(stored: NotebookNode) -> list[str]:
             found.append(f"cell {number} is tagged nbval-skip")
         for output in cell.outputs:
             if output.output_type == "error" and "raises-exception" not in tags(cell):
-                found.append(f"cell {number} stores the error {output.ename} without the tag raises-exception")
-            if WIDGET_VIEW in output.get("data", {}):
-                found.append(f"cell {number} stores a live widget")
+                found.append(
+                    f"cell {number} stores the error {output.ename} without the tag raises-exception"
+                )
+            for kind in output.get("data", {}):
+                if kind == WIDGET_VIEW:
+                    found.append(f"cell {number} stores a live widget")
+                elif kind.startswith(VENDOR):
+                    found.append(f"cell {number} stores {kind}, which the book cannot print")
     extra = set(stored.metadata) - {"jupytext", "kernelspec", "language_info"}
     if extra:
         found.append(f"metadata with {sorted(extra)}: run `make normalise`")
@@ -182,14 +192,16 @@ def check_pair(source: Path) -> list[str]:
 
 
 def ignored_cells(sources: Iterable[Path]) -> list[str]:
-    """What is wrong with the cells of one chapter whose outputs nobody compares: too many, or without a comment."""
+    """Faults of the cells of one chapter whose outputs nobody compares: too many, or no comment."""
     found, count = [], 0
     for source in sources:
         for number, cell in enumerate(read_source(source).cells):
             if "nbval-ignore-output" in tags(cell):
                 count += 1
                 if "#" not in cell.source:
-                    found.append(f"{source.name}: cell {number} ignores its output without a comment saying why")
+                    found.append(
+                        f"{source.name}: cell {number} ignores its output without a comment saying why"
+                    )
     if count > MAX_IGNORED_CELLS:
         found.append(f"{count} cells ignore their outputs, at most {MAX_IGNORED_CELLS} may")
     return found
@@ -211,13 +223,17 @@ def check_all(root: Path = ROOT) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--root", type=Path, default=ROOT, help="the book's folder")
     root: Any = options.parse_args(arguments).root
     found = check_all(root)
     for line in found:
         print(line)
-    print(f"{len(chapters(root))} chapter(s): " + (f"{len(found)} fault(s)" if found else "every pair agrees"))
+    print(
+        f"{len(chapters(root))} chapter(s): " + (f"{len(found)} fault(s)" if found else "every pair agrees")
+    )
     return bool(found)
 
 

@@ -1,8 +1,10 @@
-"""Write the public repository's address wherever it occurs: `make urls`, or `--check` to see whether all agree.
+"""Write the public repository's address wherever it occurs: `make urls`, or `--check` to see whether all
+agree.
 
-The one place that says it is `_config.yml`: `repository.url` and `repository.branch`. From there it goes into every notebook's
-badge line and set-up cell (in the `.py` and the `.ipynb`), into README, CONTRIBUTING and the prose pages, into pyproject.toml
-and into CITATION.cff. Workshop notebooks are generated: `make workshop` after a change.
+The one place that says it is `_config.yml`: `repository.url` and `repository.branch`. From there it goes
+into every notebook's badge line and set-up cell (in the `.py` and the `.ipynb`), into README, CONTRIBUTING
+and the prose pages, into pyproject.toml and into CITATION.cff. Workshop notebooks are generated: `make
+workshop` after a change.
 """
 
 from __future__ import annotations
@@ -31,10 +33,16 @@ class Repository:
     branch: str
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(r"https://github\.com/[\w.-]+/[\w.-]+", self.url) or self.url.endswith((".git", "/")):
-            raise ValueError(f"repository.url: got {self.url!r}, expected https://github.com/OWNER/NAME (Colab opens no other)")
+        if not re.fullmatch(r"https://github\.com/[\w.-]+/[\w.-]+", self.url) or self.url.endswith(
+            (".git", "/")
+        ):
+            raise ValueError(
+                f"repository.url: got {self.url!r}, expected https://github.com/OWNER/NAME"
+            )
         if not re.fullmatch(r"[\w.-]+", self.branch):
-            raise ValueError(f"repository.branch: got {self.branch!r}, expected a name without slashes or spaces")
+            raise ValueError(
+                f"repository.branch: got {self.branch!r}, expected a name without slashes or spaces"
+            )
 
     @property
     def path(self) -> str:
@@ -61,24 +69,33 @@ def requirement(root: Path, slug: str, where: Repository) -> str:
 
 
 def set_notebook(text: str, file: str, install: str, where: Repository) -> str:
-    """The badge line and the install line of one notebook (or of one of its cells) with the address that holds."""
+    """The badge line and the install line of a notebook (or of one cell) with the address that holds."""
     badge = f"[Open in Colab]({where.colab(file)})"
     return INSTALL.sub(f'"{install}"', BADGE.sub(badge, text))
 
 
 def set_prose(text: str, old: set[str], where: Repository) -> str:
-    """A page's links to the repository (under any address it had) and to Colab with the address that holds."""
-    text = re.sub(rf"{re.escape(COLAB)}/[^/\s]+/[^/\s]+/blob/[^/\s]+/", f"{COLAB}/{where.path}/blob/{where.branch}/", text)
+    """A page's links to the repository (under any old address) and to Colab with the address that holds."""
+    text = re.sub(
+        rf"{re.escape(COLAB)}/[^/\s]+/[^/\s]+/blob/[^/\s]+/",
+        f"{COLAB}/{where.path}/blob/{where.branch}/",
+        text,
+    )
     text = re.sub(r"git\+https://github\.com/[^\s\"'`)]+", f"git+{where.url}@{where.branch}", text)
     for url in sorted(old | {where.url}, key=len, reverse=True):
         text = re.sub(rf"{re.escape(url)}(?![\w-])", where.url, text)
-    return re.sub(rf"({re.escape(where.url)}/(?:blob|tree|raw|edit)/)[^/\s)\"]+", rf"\g<1>{where.branch}", text)
+    return re.sub(
+        rf"({re.escape(where.url)}/(?:blob|tree|raw|edit)/)[^/\s)\"]+", rf"\g<1>{where.branch}", text
+    )
 
 
 def known_addresses(root: Path) -> set[str]:
     """The addresses that pyproject.toml and CITATION.cff give now: what set_prose looks for."""
     found = set()
-    for name, pattern in (("pyproject.toml", r'^Repository = "([^"]+)"'), ("CITATION.cff", r'^repository-code: "?([^"\s]+)')):
+    for name, pattern in (
+        ("pyproject.toml", r'^Repository = "([^"]+)"'),
+        ("CITATION.cff", r'^repository-code: "?([^"\s]+)'),
+    ):
         if (root / name).exists():
             found |= set(re.findall(pattern, (root / name).read_text(encoding="utf-8"), flags=re.MULTILINE))
     return found
@@ -124,15 +141,21 @@ def missing(root: Path) -> list[str]:
             first = next((cell for cell in cells if cell.cell_type == "markdown"), None)
             setup = next((cell for cell in cells if cell.cell_type == "code"), None)
             if first is None or not BADGE.search(first.source):
-                found.append(f"notebooks/{source.name}: no [Open in Colab](…) line in the first Markdown cell")
+                found.append(
+                    f"notebooks/{source.name}: no [Open in Colab](…) line in the first Markdown cell"
+                )
             if setup is None or not INSTALL.search(setup.source) or "setup" not in pairs.tags(setup):
                 found.append(f"notebooks/{source.name}: the first code cell is not the set-up cell")
     return found
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--check", action="store_true", help="change nothing; exit with 1 where a file differs")
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    options.add_argument(
+        "--check", action="store_true", help="change nothing; exit with 1 where a file differs"
+    )
     options.add_argument("--root", type=Path, default=pairs.ROOT, help="the book's folder")
     parsed = options.parse_args(arguments)
     found = missing(parsed.root)
@@ -140,10 +163,14 @@ def main(arguments: list[str] | None = None) -> int:
         print(line)
     stale = {p: text for p, text in texts(parsed.root).items() if p.read_text(encoding="utf-8") != text}
     for path, text in stale.items():
-        print(f"{path.relative_to(parsed.root)}: " + ("names another address" if parsed.check else "written"))
+        print(
+            f"{path.relative_to(parsed.root)}: " + ("names another address" if parsed.check else "written")
+        )
         if not parsed.check:
             path.write_text(text, encoding="utf-8", newline="\n")
-    print("run `make urls`" if stale and parsed.check else f"{repository(parsed.root).url}: every file agrees")
+    print(
+        "run `make urls`" if stale and parsed.check else f"{repository(parsed.root).url}: every file agrees"
+    )
     return bool(found) or bool(stale and parsed.check)
 
 

@@ -1,8 +1,10 @@
-"""Write the hand-outs of a workshop from the lessons: `make workshop`, or `--check` to see whether they are current.
+"""Write the hand-outs of a workshop from the lessons: `make workshop`, or `--check` to see whether they are
+current.
 
-`workshop/student/NN_slug.ipynb`: the lesson without the cells tagged `solution`; the stubs (`exercise`) and the checks (`check`)
-stay, and the badge opens the student notebook itself. `workshop/solutions/NN_slug.ipynb`: the same with the solutions.
-Both without outputs; the same lesson always gives the same bytes.
+`workshop/student/NN_slug.ipynb`: the lesson without the cells tagged `solution`; the stubs (`exercise`) and
+the checks (`check`) stay, and the badge opens the student notebook itself.
+`workshop/solutions/NN_slug.ipynb`: the same with the solutions. Both without outputs; the same lesson always
+gives the same bytes.
 """
 
 from __future__ import annotations
@@ -66,13 +68,19 @@ def hand_outs(root: Path = pairs.ROOT) -> dict[Path, str]:
     for name, sources in pairs.chapters(root).items():
         lesson = pairs.read_source(sources[0])
         for kind in KINDS:
-            made[root / "workshop" / kind / f"{name}.ipynb"] = pairs.dump(hand_out(lesson, name, kind, root))
+            made[root / "workshop" / kind / f"{name}.ipynb"] = pairs.dump(
+                hand_out(lesson, name, kind, root)
+            )
     return made
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--check", action="store_true", help="change nothing; exit with 1 where a file differs")
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    options.add_argument(
+        "--check", action="store_true", help="change nothing; exit with 1 where a file differs"
+    )
     options.add_argument("--root", type=Path, default=pairs.ROOT, help="the book's folder")
     parsed = options.parse_args(arguments)
     root = parsed.root
@@ -81,7 +89,10 @@ def main(arguments: list[str] | None = None) -> int:
     stale = [p for p, text in made.items() if p not in present or p.read_text(encoding="utf-8") != text]
     left_over = sorted(present - set(made))
     for path in stale + left_over:
-        print(f"{path.relative_to(root)}: " + ("not current" if parsed.check else "written" if path in made else "removed"))
+        print(
+            f"{path.relative_to(root)}: "
+            + ("not current" if parsed.check else "written" if path in made else "removed")
+        )
     if not parsed.check:
         for path in stale:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -36,8 +36,8 @@ if importlib.util.find_spec("icml26") is None:  # Colab: fetch the book's packag
 # %% [markdown]
 # ## The problem, in one picture
 #
-# NOT WRITTEN YET. You want the mean of a function of a random number. Each value of the function costs something.
-# How close do you get with $n$ of them?
+# NOT WRITTEN YET. You want the mean of a function of a random number. Each value of the function costs
+# something. How close do you get with $n$ of them?
 
 # %%
 import numpy as np
@@ -50,8 +50,8 @@ lab.style()
 # %% [markdown]
 # ## Play first
 #
-# Move the sliders. Mirrored points come in pairs $u$ and $1-u$. Why does the heap get narrower, although the number of
-# values stays the same?
+# Move the sliders. Mirrored points come in pairs $u$ and $1-u$. Why does the heap get narrower, although the
+# number of values stays the same?
 
 # %%
 lab.explore(
@@ -100,12 +100,16 @@ lab.say(
 # %% [markdown]
 # ## Where it breaks
 #
-# NOT WRITTEN YET. A function that is symmetric about $\frac12$ takes the same value at both points of a pair. The second
-# value tells you nothing.
+# NOT WRITTEN YET. A function that is symmetric about $\frac12$ takes the same value at both points of a
+# pair. The second value tells you nothing.
 
 # %%
-symmetric = [estimate(lambda u: (u - 0.5) ** 2, 64, 4000, rng).var() for estimate in (plain_mean, antithetic_mean)]
-lab.say("For a symmetric function the variance of mirrored pairs is {factor:.2f} times as large.", factor=symmetric[1] / symmetric[0])
+def bowl(u):
+    return (u - 0.5) ** 2
+
+
+factor = antithetic_mean(bowl, 64, 4000, rng).var() / plain_mean(bowl, 64, 4000, rng).var()
+lab.say("For a symmetric function the variance of mirrored pairs is {factor:.2f} times as large.", factor=factor)
 
 # %% [markdown]
 # ## Exercises
@@ -121,4 +125,4 @@ variance = None  # your answer
 variance = (np.e**2 - 1) / 2 - (np.e - 1) ** 2
 
 # %% tags=["check"]
-lab.check.answer("CHAPTER_SLUG", "variance", variance);
+right = lab.check.answer("CHAPTER_SLUG", "variance", variance)

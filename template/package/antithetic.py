@@ -1,7 +1,8 @@
 """The method of the chapter. NOT WRITTEN YET: replace this example, and name the file after the paper's idea.
 
-The example estimates the mean of f(U), U uniform on [0, 1], from n values of f: once from independent points, once from
-mirrored pairs u, 1 - u. For a monotone f the pairs are negatively correlated, and the second estimate is closer.
+The example estimates the mean of f(U), U uniform on [0, 1], from n values of f: once from independent
+points, once from mirrored pairs u, 1 - u. For a monotone f the pairs are negatively correlated, and the
+second estimate is closer.
 """
 
 from collections.abc import Callable
@@ -22,14 +23,18 @@ def plain_mean(f: Function, n: int, runs: int, rng: np.random.Generator) -> Floa
         rng: source of the points.
 
     Raises:
-        ValueError: n is odd or too small, runs is not positive, or f returns another shape or values that are not finite.
+        ValueError: n is odd or too small, runs is not positive, or f returns another shape or values that
+        are not finite.
     """
     _check(n, runs)
     return _values(f, rng.random((runs, n))).mean(axis=1)
 
 
 def antithetic_mean(f: Function, n: int, runs: int, rng: np.random.Generator) -> Float[np.ndarray, "runs"]:
-    """Means of n values of f at n / 2 mirrored pairs u, 1 - u, one a run (Eq. 2). Arguments and errors as `plain_mean`."""
+    """Means of n values of f at n / 2 mirrored pairs u, 1 - u, one a run (Eq. 2).
+
+    Arguments and errors as for `plain_mean`.
+    """
     _check(n, runs)
     points = rng.random((runs, n // 2))
     return _values(f, np.concatenate([points, 1 - points], axis=1)).mean(axis=1)
@@ -45,7 +50,9 @@ def _check(n: int, runs: int) -> None:
 def _values(f: Function, points: np.ndarray) -> np.ndarray:
     values = np.asarray(f(points), dtype=np.float64)
     if values.shape != points.shape:
-        raise ValueError(f"f: got values of shape {values.shape}, expected {points.shape}: f must work elementwise")
+        raise ValueError(
+            f"f: got values of shape {values.shape}, expected {points.shape}: f must work elementwise"
+        )
     if not np.isfinite(values).all():
         raise ValueError("f: got values that are not finite, expected finite ones on [0, 1]")
     return values

@@ -1,7 +1,7 @@
 """The paper's claims as data, written before anything is run. NOT WRITTEN YET: replace the examples.
 
-Each claim says by which rule its verdict is computed, and names a measurement for which the rule must say "not reproduced"; a
-test holds every rule to it.
+Each claim says by which rule its verdict is computed, and names a measurement for which the rule must say
+"not reproduced"; a test holds every rule to it.
 """
 
 from icml26.lab.ledger import Argued, Claim, Direction
@@ -9,7 +9,7 @@ from icml26.lab.ledger import Argued, Claim, Direction
 CLAIMS = (
     Claim(
         id="pairs-reduce-the-error",
-        claim="Mirrored pairs estimate the mean of exp(U) with a smaller error than independent points at the same cost",
+        claim="Mirrored pairs estimate E[exp(U)] with a smaller error than independent points",
         paper="error ratio 5.58 (closed form)",
         source="Eq. (2)",
         kind="value",

@@ -28,6 +28,10 @@ EXERCISES = {
             "a variance is a mean of squares",
             "E[exp(2U)] is (e² − 1)/2, and E[exp(U)] is e − 1",
         ],
-        wrong={"standard deviation": PLAIN_VARIANCE**0.5, "second moment": (np.e**2 - 1) / 2, "sign": -PLAIN_VARIANCE},
+        wrong={
+            "standard deviation": PLAIN_VARIANCE**0.5,
+            "second moment": (np.e**2 - 1) / 2,
+            "sign": -PLAIN_VARIANCE,
+        },
     ),
 }

@@ -10,7 +10,7 @@ from icml26.CHAPTER_SLUG.antithetic import antithetic_mean, plain_mean
 
 
 def show_spread(n: int, pairs: str) -> tuple[Figure, str]:
-    """The histogram of 500 estimates of E[exp(U)] from n values each: the explorable's picture and its line of text."""
+    """The explorable: a histogram of 500 estimates of E[exp(U)] from n values each, and a line of text."""
     estimate = {"independent": plain_mean, "mirrored": antithetic_mean}[pairs]
     means = estimate(np.exp, n, 500, np.random.default_rng(0))
     figure, axes = plt.subplots()
@@ -23,7 +23,7 @@ def show_spread(n: int, pairs: str) -> tuple[Figure, str]:
 
 
 def plot_errors(frame: pd.DataFrame) -> Figure:
-    """Error against cost, one line a method, the bars the spread over seeds. frame: columns method, n, seed, rmse."""
+    """Error against cost, a line a method, bars over seeds. frame: columns method, n, seed, rmse."""
     figure, axes = plt.subplots()
     for method, rows in frame.groupby("method", sort=False):
         by_size = rows.groupby("n")["rmse"]

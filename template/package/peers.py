@@ -1,4 +1,4 @@
-"""What the method is compared with, through the peers' own libraries. NOT WRITTEN YET: the chapter's peers."""
+"""What the method is compared with, through its own library. NOT WRITTEN YET: the chapter's peers."""
 
 from collections.abc import Callable
 

@@ -12,7 +12,9 @@ VARIANCE = (np.e**2 - 1) / 2 - (np.e - 1) ** 2
 COVARIANCE = np.e - (np.e - 1) ** 2
 
 
-@pytest.mark.parametrize(("estimate", "predicted"), [(plain_mean, VARIANCE), (antithetic_mean, VARIANCE + COVARIANCE)])
+@pytest.mark.parametrize(
+    ("estimate", "predicted"), [(plain_mean, VARIANCE), (antithetic_mean, VARIANCE + COVARIANCE)]
+)
 def test_mean_and_variance_are_those_of_the_closed_form(estimate, predicted) -> None:
     n, runs = 32, 20_000
     means = estimate(np.exp, n, runs, np.random.default_rng(0))

@@ -1,4 +1,4 @@
-"""What every chapter owes the book: claims that can be refuted, exercises whose checks can fail, current tables."""
+"""What every chapter owes the book: claims that can fail, exercises that can fail, current tables."""
 
 import pytest
 

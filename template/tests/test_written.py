@@ -21,5 +21,10 @@ def test_written(path: Path) -> None:
 
 
 def test_the_chapter_is_described_in_the_map() -> None:
-    entry = (ROOT / "book/chapters.yml").read_text(encoding="utf-8").split("slug: CHAPTER_SLUG\n")[-1].split("- number")[0]
+    entry = (
+        (ROOT / "book/chapters.yml")
+        .read_text(encoding="utf-8")
+        .split("slug: CHAPTER_SLUG\n")[-1]
+        .split("- number")[0]
+    )
     assert MARK not in entry

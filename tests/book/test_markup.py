@@ -1,4 +1,4 @@
-"""Notebooks read the same everywhere: plain Markdown, few enough cells, figures and words, descriptions on figures."""
+"""Notebooks read the same everywhere: plain Markdown, few cells, figures and words, described figures."""
 
 import json
 import re

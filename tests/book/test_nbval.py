@@ -1,6 +1,8 @@
-"""The stored outputs are compared strictly: what may differ passes, what may not fails, proved on small notebooks.
+"""The stored outputs are compared strictly: what may differ passes, what may not fails, proved on small
+notebooks.
 
-One notebook with a cell for each case is executed by the book's own function, changed, and compared in one run of pytest.
+One notebook with a cell for each case is executed by the book's own function, changed, and compared in one
+run of pytest.
 """
 
 import importlib.util
@@ -12,11 +14,12 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
-import execute
-import pairs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+import execute
+import pairs
 
 ROOT = Path(__file__).resolve().parents[2]
 _spec = importlib.util.spec_from_file_location("notebooks_conftest", ROOT / "notebooks" / "conftest.py")
@@ -85,8 +88,23 @@ def verdicts(stored: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         assert json.dumps(old, ensure_ascii=False)[1:-1] in before
         cell["outputs"] = json.loads(before.replace(old, new) if old else before)
     (folder / "changed.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--import-mode=importlib", "."]
-    command += ["--nbval", "--nbval-sanitize-with", "sanitize.cfg", "--nbval-current-env", "--junitxml=nbval.xml"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--import-mode=importlib",
+        ".",
+    ]
+    command += [
+        "--nbval",
+        "--nbval-sanitize-with",
+        "sanitize.cfg",
+        "--nbval-current-env",
+        "--junitxml=nbval.xml",
+    ]
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "COV_"))}
     environment |= execute.ENVIRONMENT
     ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)

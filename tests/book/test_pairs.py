@@ -4,10 +4,11 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import execute
-import pairs
 import pytest
 from nbformat import NotebookNode
+
+import execute
+import pairs
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,7 +21,8 @@ def test_every_pair_of_the_book_agrees() -> None:
 def executed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small executed notebook; its text source lies beside it."""
     source = tmp_path_factory.mktemp("pair") / "07_small.py"
-    text = '# %% [markdown]\n# # Title\n\n# %% tags=["setup"]\nx = 1\n\n# %%\nprint(x)\n\n# %% tags=["rtol=0.05"]\nx + 0.5\n'
+    text = '# %% [markdown]\n# # Title\n\n# %% tags=["setup"]\nx = 1\n\n# %%\nprint(x)\n'
+    text += '\n# %% tags=["rtol=0.05"]\nx + 0.5\n'
     source.write_text(text, encoding="utf-8")
     execute.execute(source)
     return source
@@ -38,7 +40,12 @@ def _set(index: int, key: str, value: object) -> Callable[[NotebookNode], None]:
 
 
 ERROR = [NotebookNode(output_type="error", ename="ValueError", evalue="", traceback=[])]
-WIDGET = [NotebookNode(output_type="display_data", metadata={}, data={pairs.WIDGET_VIEW: {"model_id": "1"}})]
+WIDGET = [
+    NotebookNode(output_type="display_data", metadata={}, data={pairs.WIDGET_VIEW: {"model_id": "1"}})
+]
+COLAB = [
+    NotebookNode(output_type="display_data", metadata={}, data={"application/vnd.google.colab.x+json": "{}"})
+]
 BREAKS: dict[str, tuple[Callable[[NotebookNode], None], str]] = {
     "one character": (_set(1, "source", "x = 2"), "the .py says 'x = 1', the .ipynb 'x = 2'"),
     "a tag": (_set(3, "metadata", NotebookNode(tags=["rtol=0.5"])), "tags"),
@@ -48,6 +55,7 @@ BREAKS: dict[str, tuple[Callable[[NotebookNode], None], str]] = {
     "out of order": (_set(2, "execution_count", 7), "execution count 7, expected 2"),
     "an error": (_set(2, "outputs", ERROR), "stores the error ValueError"),
     "a live widget": (_set(2, "outputs", WIDGET), "live widget"),
+    "a vendor's type": (_set(2, "outputs", COLAB), "stores application/vnd.google.colab.x+json"),
     "a magic": (_set(2, "source", "%timeit x"), "magic"),
     "a skip": (_set(2, "metadata", NotebookNode(tags=["nbval-skip"])), "nbval-skip"),
     "widget metadata": (lambda notebook: notebook.metadata.update(widgets={}), "widgets"),
@@ -82,7 +90,9 @@ def test_cells_that_nobody_compares_are_counted_and_need_a_reason(tmp_path: Path
     source = tmp_path / "07_small.py"
     cell = '# %% tags=["nbval-ignore-output"]\n'
     source.write_text(cell + "1  # wall times\n\n" + cell + "2\n", encoding="utf-8")
-    assert pairs.ignored_cells([source]) == ["07_small.py: cell 1 ignores its output without a comment saying why"]
+    assert pairs.ignored_cells([source]) == [
+        "07_small.py: cell 1 ignores its output without a comment saying why"
+    ]
     assert "4 cells ignore their outputs, at most 3 may" in pairs.ignored_cells([source, source])
 
 
@@ -106,12 +116,19 @@ def test_ids_depend_on_the_cells_alone_and_are_unique(executed: Path) -> None:
     assert len({cell.id for cell in once.cells}) == len(once.cells)
     again.cells[0].source += "!"
     pairs.assign_ids(again.cells)
-    assert [a.id == b.id for a, b in zip(once.cells, again.cells, strict=False)] == [False, True, True, True]
+    assert [a.id == b.id for a, b in zip(once.cells, again.cells, strict=False)] == [
+        False,
+        True,
+        True,
+        True,
+    ]
 
 
 def test_writing_the_source_keeps_its_header(tmp_path: Path) -> None:
     source = tmp_path / "07_small.py"
-    header = "# ---\n# jupyter:\n#   kernelspec:\n#     display_name: Python 3\n#     name: python3\n# ---\n"
+    header = (
+        "# ---\n# jupyter:\n#   kernelspec:\n#     display_name: Python 3\n#     name: python3\n# ---\n"
+    )
     source.write_text(header + "\n# %%\nx = 1\n", encoding="utf-8")
     notebook = pairs.read_source(source)
     notebook.cells[0].source = "x = 2"

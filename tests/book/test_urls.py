@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
+import pytest
+
 import execute
 import pairs
-import pytest
 import set_urls
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,12 +27,21 @@ def test_the_command_rewrites_all_that_names_the_old_address(
         "[Colab](https://colab.research.google.com/github/somebody/else/blob/old/notebooks/01_small.ipynb)\n",
         encoding="utf-8",
     )
-    (small_book / "CITATION.cff").write_text('repository-code: "https://github.com/somebody/else"\n', encoding="utf-8")
+    (small_book / "CITATION.cff").write_text(
+        'repository-code: "https://github.com/somebody/else"\n', encoding="utf-8"
+    )
     root = ["--root", str(small_book)]
 
     assert set_urls.main(["--check", *root]) == 1
     said = capsys.readouterr().out
-    files = ("README.md", "CITATION.cff", "pyproject.toml", "01_small.py", "01_small.ipynb", "01_small_experiments.py")
+    files = (
+        "README.md",
+        "CITATION.cff",
+        "pyproject.toml",
+        "01_small.py",
+        "01_small.ipynb",
+        "01_small_experiments.py",
+    )
     for name in files:
         assert f"{name}: names another address" in said
 
@@ -44,7 +54,9 @@ def test_the_command_rewrites_all_that_names_the_old_address(
         f"[Colab]({COLAB}/notebooks/01_small.ipynb)\n"
     )
     assert f"[Open in Colab]({COLAB}/notebooks/01_small.ipynb)" in lesson.read_text(encoding="utf-8")
-    assert '"icml26[small] @ git+https://github.com/example-org/a-small-book@main"' in lesson.read_text(encoding="utf-8")
+    assert '"icml26[small] @ git+https://github.com/example-org/a-small-book@main"' in lesson.read_text(
+        encoding="utf-8"
+    )
     assert "somebody/else" not in (small_book / "pyproject.toml").read_text(encoding="utf-8")
     assert pairs.check_pair(lesson) == []  # still a pair, still executed
 
@@ -57,7 +69,9 @@ def test_a_chapter_without_an_extra_installs_the_core(small_book: Path) -> None:
 
 
 def test_a_notebook_without_badge_or_set_up_is_seen(small_book: Path) -> None:
-    (small_book / "notebooks" / "01_small.py").write_text("# %% [markdown]\n# # Title\n\n# %%\n1\n", encoding="utf-8")
+    (small_book / "notebooks" / "01_small.py").write_text(
+        "# %% [markdown]\n# # Title\n\n# %%\n1\n", encoding="utf-8"
+    )
     assert set_urls.missing(small_book) == [
         "notebooks/01_small.py: no [Open in Colab](…) line in the first Markdown cell",
         "notebooks/01_small.py: the first code cell is not the set-up cell",
