@@ -12,6 +12,7 @@ two queries, controlled or not, and the count 2M − 1 of one estimation stands.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,17 +27,23 @@ try:
 except ImportError as error:  # pragma: no cover - only without the extra
     raise ImportError("the circuits need PennyLane: pip install 'icml26[nested_expectations]'") from error
 
+# PennyLane's names are handed on, so that a missing package is explained in one place.
 __all__ = [
+    "Circuit",
     "CircuitOracle",
+    "Operator",
     "Preparation",
+    "QuantumScript",
     "Sampler",
     "amplitude_estimation",
     "count_queries",
+    "expand",
     "fold",
     "grover",
     "mean_preparation",
     "phase_tape",
     "power_tape",
+    "qml",
     "run_probs",
     "table_rotation",
 ]
@@ -111,9 +118,10 @@ class Preparation:
     wires: tuple[int, ...]
     flag: int
 
-    def inverse(self) -> Circuit:
+    @cached_property
+    def inverse(self) -> tuple[Operator, ...]:
         """A†: every operator inverted, in reverse order; an inner estimation is inverted with it."""
-        return [qml.adjoint(op, lazy=False) for op in reversed(self.ops)]
+        return tuple(qml.adjoint(op, lazy=False) for op in reversed(self.ops))
 
 
 def mean_preparation(
@@ -143,7 +151,7 @@ def grover(A: Preparation, control: int | None = None) -> Circuit:
     s_zero.append(qml.ctrl(qml.Z(last), [*by, *others], control_values=values) if values else qml.Z(last))
     s_zero.append(qml.X(last))
     sign = qml.PhaseShift(np.pi, wires=control) if by else qml.GlobalPhase(np.pi)
-    return [s_flag, *A.inverse(), *s_zero, *A.ops, sign]
+    return [s_flag, *A.inverse, *s_zero, *A.ops, sign]
 
 
 def amplitude_estimation(A: Preparation, phase: Sequence[int], window: str = "flat") -> Circuit:
@@ -214,12 +222,33 @@ def fold(
     return folded
 
 
+def _gates(op: Operator) -> Circuit:
+    if isinstance(op, qml.ops.Adjoint):
+        return [qml.adjoint(gate, lazy=False) for gate in reversed(_gates(op.base))]
+    if isinstance(op, (Sampler, qml.SelectPauliRot, qml.CosineWindow, qml.QFT, qml.ops.Prod)):
+        return [gate for part in op.decomposition() for gate in _gates(part)]
+    return [op]
+
+
+def expand(tape: QuantumScript) -> QuantumScript:
+    """The same tape in plain gates. Each distinct operator is decomposed once: Q repeats a few of them.
+
+    (A simulator would do this for every occurrence anew, which takes longer than the simulation.)
+    """
+    known: dict[int, Circuit] = {}
+    for op in tape.operations:
+        if id(op) not in known:
+            known[id(op)] = _gates(op)
+    ops = [gate for op in tape.operations for gate in known[id(op)]]
+    return QuantumScript(ops, tape.measurements, shots=tape.shots)
+
+
 def run_probs(
     tape: QuantumScript, device: str = "lightning.qubit", seed: int | None = None
 ) -> Float[np.ndarray, "M"]:
     """Runs a tape that measures one register's probabilities; float64 state vector ("lightning.qubit"…)."""
     simulator = qml.device(device, wires=len(tape.wires), **({} if seed is None else {"seed": seed}))
-    (result,) = qml.execute([tape], simulator, diff_method=None)
+    (result,) = qml.execute([expand(tape)], simulator, diff_method=None)
     return np.asarray(result, dtype=np.float64)
 
 

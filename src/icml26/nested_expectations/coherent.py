@@ -22,11 +22,11 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
-from pennylane.operation import Operator
-from pennylane.tape import QuantumScript
 
 from icml26.nested_expectations.circuits import (
+    Operator,
     Preparation,
+    QuantumScript,
     Sampler,
     amplitude_estimation,
     count_queries,
@@ -112,8 +112,8 @@ class NestedCircuit:
         window: "flat" or "cosine", for all registers.
         c: width of the clip window, R_p = c·2^{-p} in units of the problem's scale.
 
-    A link value outside [0, scale] (its argument, a sum of corrections, may leave the range) is an error,
-    except for the sum itself, which is cut to [0, 1] before the link is applied.
+    A sum of corrections may leave [0, 1]; it saturates there before the link is applied (the true mean lies
+    inside, so this adds no error). A link value outside [0, scale] is an error.
 
     Raises:
         ValueError: term and depth disagree, a node has more than 2^qubits children, payoffs outside
@@ -217,7 +217,7 @@ class NestedCircuit:
         if len(tables) == 1:
             return fine
         r = _radius(len(tables) - 1, self.c)
-        return np.clip((fine - coarse + r) / (2 * r), 0.0, 1.0)  # rounding only: |Δ| ≤ r surely
+        return np.asarray(np.clip((fine - coarse + r) / (2 * r), 0.0, 1.0))  # rounding only: |Δ| ≤ r surely
 
     def decode(self, term: Term, amplitude: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
         """From the flag's probability back to the term's mean: Δ_p = R_p(2a − 1) for p ≥ 1."""

@@ -20,10 +20,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pennylane as qml
-from pennylane.operation import Operator
 
-from icml26.nested_expectations.circuits import Sampler, count_queries
+from icml26.nested_expectations.circuits import Operator, Sampler, count_queries, qml
 from icml26.nested_expectations.coherent import NestedCircuit
 
 __all__ = ["Resources", "Tally", "rotation_t", "sampler_tally", "step_cost", "StepCost", "resources", "tally"]
