@@ -10,7 +10,7 @@ Cost unit everywhere: one draw from a one-step sampler; payoffs and arithmetic a
 - `mlmc_derandomised`: the same with levels in fixed proportions (our construction): fixed work.
 - `longstaff_schwartz`: least-squares Monte Carlo, which knows that the problem is one of stopping.
 
-Everything is numpy in float64.
+Everything is numpy in float64, the faster choice on one CPU core; `read_torch` holds READ for accelerators.
 """
 
 from __future__ import annotations

@@ -61,7 +61,8 @@ class _Term:
 def growing_M0(start: int = 16, every: int = 4) -> Callable[[int], int]:
     """M0 that grows like log(1/eps): the power of two next above `start (1 + level / every)`.
 
-    With a fixed M0 the chance that an estimate leaves its clip window never falls, which leaves a bias.
+    With a fixed M0 the chance that an estimate leaves its clip window does not fall with the level, which
+    leaves a bias.
     """
     return lambda level: int(2 ** math.ceil(math.log2(start * (1.0 + level / every))))
 
@@ -292,6 +293,8 @@ class _Fixed:
         top = self.M0 * 2**level
         if date + 1 == self.problem.depth:
             payoff = self.problem.value(np.arange(self.problem.size(date + 1))) / self.problem.scale
+            if not (np.isfinite(payoff).all() and payoff.min() >= 0.0 and payoff.max() <= 1.0 + 1e-12):
+                raise ValueError(f"problem: a payoff leaves [0, scale = {self.problem.scale:g}]")
             return [_Term((law * payoff[child]).sum(axis=1), top, 0, self.steps)]
         inner = self.statistics(date + 1, level)
         means = [(law[:, :, None] * known[child]).sum(axis=1) for known in inner[: level + 1]]

@@ -104,7 +104,7 @@ def mlmc_package(problem: RNE, samples: Sequence[int], seed: int) -> Estimate:
     class Nesting(simulation_module.Simulation):  # type: ignore[misc,name-defined]
         need_workspace = False
 
-        def level_instance(self, fine_level_params: list[float], coarse_level_params: list[float]) -> Any:
+        def level_instance(self, fine_level_params: list[Any], coarse_level_params: list[Any]) -> Any:
             config = {"children": int(fine_level_params[0]), "coarse": bool(coarse_level_params[0])}
             return level_module.LevelSimulation(config_dict=config, task_size=fine_level_params[0])
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -161,7 +162,7 @@ def _multinomial_mean(
     return counts @ value / m, np.exp(logs)
 
 
-Law = tuple[Float[np.ndarray, " c"], Float[np.ndarray, " c"]]
+Law = tuple[np.ndarray, np.ndarray]  # places and masses, of one length
 
 
 def _moments(one: Law, two: Law, kink: float) -> tuple[float, float]:
@@ -189,9 +190,15 @@ def _survival(
     return np.asarray(tail[np.searchsorted(place[order], t, side="right")])
 
 
+@lru_cache(maxsize=1)
+def _legendre() -> tuple[Float[np.ndarray, " t"], Float[np.ndarray, " t"]]:
+    nodes, weights = np.polynomial.legendre.leggauss(200)
+    return nodes, weights
+
+
 def _normal_moments(shift_a: float, shift_b: float, spread_a: float, spread_b: float) -> tuple[float, float]:
     """(E Delta, E Delta^2) for normal half means minus the kink, by Gauss-Legendre quadrature."""
-    nodes, weights = np.polynomial.legendre.leggauss(200)
+    nodes, weights = _legendre()
     top = 12.0 * max(spread_a, spread_b)
     t, w = 0.5 * top * (nodes + 1.0), 0.5 * top * weights
     mean = second = 0.0
