@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+
 from icml26 import lab
 from icml26.lab.check import Exercise
 
@@ -58,8 +59,8 @@ def _raises(error):
         (lambda x: 3.0, "the mean of one number is itself — hint: think of the length"),
         (
             lambda x: x / 2,
-            "the mean of 1, 2, 6 is 3 — it stopped with TypeError: unsupported operand type(s) for /: 'list' and "
-            "'int' — hint: sum, then divide",
+            "the mean of 1, 2, 6 is 3 — it stopped with TypeError: unsupported operand type(s) "
+            "for /: 'list' and 'int' — hint: sum, then divide",
         ),
         (_raises(ValueError("two\n  lines")), "ValueError: two lines — hint: sum, then divide"),
         (_raises(KeyError()), "it stopped with KeyError — hint: sum, then divide"),
@@ -87,7 +88,7 @@ def test_endless_recursion_is_only_a_wrong_answer(capsys):
 
 def _stub(x):
     """Return the mean."""
-    ...
+    ...  # noqa: PIE790 - as students find it
 
 
 def _stub_pass(x):

@@ -8,9 +8,10 @@ from html.parser import HTMLParser
 import matplotlib as mpl
 import numpy as np
 import pytest
-from icml26 import lab
 from IPython.core.interactiveshell import InteractiveShell
 from matplotlib import pyplot as plt
+
+from icml26 import lab
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from icml26 import lab
 
 SOURCE = Path(lab.__file__).parent
@@ -33,9 +34,20 @@ def test_import_is_light():
     assert seconds < 0.3
 
 
-@pytest.mark.parametrize("name", sorted(THERE - {"__init__"}))
-def test_no_file_imports_torch_by_itself(name):
-    assert not _fresh(f"import icml26.lab.{name}\nprint(json.dumps('torch' in sys.modules))")
+# Their signatures hold tensors.
+WITH_TORCH = {"train", "checkpoint", "kernels"}
+
+
+def test_no_other_file_imports_torch_by_itself():
+    assert (
+        _fresh(
+            f"import importlib\nguilty = []\nfor name in {sorted(THERE - WITH_TORCH - {'__init__'})}:\n"
+            "    importlib.import_module('icml26.lab.' + name)\n"
+            "    guilty += [name] if 'torch' in sys.modules else []\n"
+            "print(json.dumps(guilty))"
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize("name", sorted(lab.__all__))
@@ -46,17 +58,25 @@ def test_every_name_is_there(name):
     assert name in dir(lab)
 
 
-@pytest.mark.parametrize(
-    "name", sorted(name for name, home in lab._NAMES.items() if name == home and name in THERE)
-)
-def test_a_function_keeps_its_name_beside_its_file(name):
+def test_a_function_keeps_its_name_beside_its_file():
     """Whoever imports the file first, `lab.race` stays the function."""
-    assert _fresh(
-        f"import icml26.lab.{name}\nfrom icml26 import lab\nfrom icml26.lab import {name} as other\n"
-        f"from icml26.lab.{name} import {name} as third\n"
-        f"print(json.dumps(callable(lab.{name}) and lab.{name} is other is third))"
-    )
-    assert callable(getattr(lab, name))
+    names = sorted(name for name, home in lab._NAMES.items() if name == home and name in THERE)
+    assert {"race", "figure", "progress", "say"} <= set(names)
+    forms = {
+        "import icml26.lab.{0}": names,
+        "from icml26.lab.{0} import {0}": ["progress", "say"],
+        "from icml26 import lab; lab.{0}": ["progress", "say"],
+    }
+    for first, names in forms.items():
+        lines = "\n".join(first.format(name) for name in names)
+        wrong = _fresh(
+            f"{lines}\nimport importlib\nfrom icml26 import lab\n"
+            f"files = {{name: importlib.import_module('icml26.lab.' + name) for name in {names}}}\n"
+            "wrong = [n for n, f in files.items() if getattr(lab, n) is not getattr(f, n)]\n"
+            "wrong += [n for n in files if not callable(getattr(lab, n))]\n"
+            "print(json.dumps(wrong))"
+        )
+        assert wrong == []
 
 
 def test_a_wrong_name_is_an_attribute_error():

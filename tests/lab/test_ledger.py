@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from icml26.lab import ledger
 from icml26.lab.ledger import Argued, AtLeast, Claim, Direction, OutOfReach, Within
 
@@ -75,7 +76,8 @@ def test_the_file_has_exactly_the_agreed_form(folder):
     written = json.loads((folder / "01_nested_expectations.cpu.json").read_text())
     assert written == book.as_dict()
     assert list(written) == ["chapter", "slug", "profile", "claims", "findings"]
-    keys = "id claim paper source kind rule refuted_by measured unit interval scale rtol verdict".split()
+    keys = ["id", "claim", "paper", "source", "kind", "rule", "refuted_by"]
+    keys += ["measured", "unit", "interval", "scale", "rtol", "verdict"]
     assert [list(row) for row in written["claims"]] == [keys] * 5
     assert [row["id"] for row in written["claims"]] == [
         claim.id for claim in CLAIMS
@@ -245,10 +247,11 @@ def test_a_malformed_claim(change, words):
 def test_each_judgement_prints_one_line(folder, capsys):
     _filled()
     assert capsys.readouterr().out.splitlines() == [
-        "∴ theorem: argued — 2 of 2 checks (rule: the argument, and these finite checks pass: mean, coupling)",
+        "∴ theorem: argued — 2 of 2 checks "
+        "(rule: the argument, and these finite checks pass: mean, coupling)",
         "✓ slope: reproduced — -0.9688 [-1.000, -0.9000] (rule: within 0.1 of -1)",
-        "↗ gain: direction reproduced — 0.5000 nats [0.2500, 0.7500] (rule: 95 % interval above 0 and effect "
-        "at least 0.2 above it (a third of the paper's 0.6))",
+        "↗ gain: direction reproduced — 0.5000 nats [0.2500, 0.7500] "
+        "(rule: 95 % interval above 0 and effect at least 0.2 above it (a third of the paper's 0.6))",
         "✓ speed: reproduced — 12 × (rule: at least 10)",
         "○ hardware: out of reach here (rule: out of reach here; recipe: hire one)",
         "! finding heavy-tail: The cost has no variance (1.500)",

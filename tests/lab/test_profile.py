@@ -4,6 +4,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+
 from icml26.lab import profile
 
 

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
+
 from icml26 import lab
 from icml26.lab.race import Race, clock
-from scipy import stats
 
 # The mask of the stored outputs: what it does not cover would be compared.
 MASK = re.compile(r"⏱ ?\d+(\.\d+)? ?(s|ms|µs|us|min)")

@@ -7,6 +7,7 @@ import textwrap
 from types import SimpleNamespace
 
 import pytest
+
 from icml26 import lab
 from icml26.lab import profile, seed
 

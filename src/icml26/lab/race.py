@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Real
-from scipy import stats
+from scipy.special import bdtr, stdtrit
 
 # A contestant quicker than this is called several times per round, so that the clock's grain does not matter.
 _SHORTEST = 2e-3
@@ -62,7 +62,7 @@ class Race:
     @property
     def coverage(self) -> float:
         """The probability with which the ratios' intervals cover the true median ratio (at least)."""
-        return 1 - 2 * float(stats.binom.cdf(_skipped(self.rounds), self.rounds, 0.5))
+        return 1 - 2 * float(bdtr(_skipped(self.rounds), self.rounds, 0.5))
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -177,7 +177,7 @@ def exponent(
     slope = float(u @ v / (u @ u))
     # The standard error by hand: linregress gives NaN where all the costs are equal.
     error = math.sqrt(float(np.sum((v - slope * u) ** 2)) / (len(x) - 2) / float(u @ u))
-    half = float(stats.t.ppf(0.975, len(x) - 2)) * error
+    half = float(stdtrit(len(x) - 2, 0.975)) * error
     return slope, slope - half, slope + half
 
 
@@ -270,5 +270,5 @@ def _synchronise() -> None:
 
 def _skipped(rounds: int) -> int:
     """How many order statistics a 95 % interval of the median leaves out at either end."""
-    skipped = int(stats.binom.ppf(0.025, rounds, 0.5)) - 1
-    return max(0, skipped)
+    below = bdtr(np.arange(rounds), rounds, 0.5)  # binomial distribution function
+    return max(0, int(np.searchsorted(below, 0.025)) - 1)
