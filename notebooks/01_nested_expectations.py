@@ -268,7 +268,7 @@ def queries(M):
     return 2 * (M - 1) + 1  # each controlled Q holds A† and A; one A comes first
 
 # %% tags=["check"]
-lab.check.answer("nested_expectations", "queries", queries);
+lab.check.answer("nested_expectations", "queries", queries)
 
 # %% [markdown]
 # **2 (easy).** READ draws level $n$ with probability $r(1-r)^n$ and pays $2^n$. For a link with a kink, $\mathbb{E}\Delta_n^2$ falls like $2^{-3n/2}$; for a smooth link
@@ -281,7 +281,7 @@ levels = None  # ((low, high), (low, high))
 levels = ((0.5, 1 - 2**-1.5), (0.5, 1 - 2**-2))
 
 # %% tags=["check"]
-lab.check.answer("nested_expectations", "levels", levels);
+lab.check.answer("nested_expectations", "levels", levels)
 
 # %% [markdown]
 # **3 (medium).** Amplitude estimation without a phase register: measure the flag `shots` times after $Q^m A$ for each $m$ in `powers`; it reads 1 with probability
@@ -302,7 +302,7 @@ def estimate(ones, shots, powers):
     return float(np.sin(theta[np.argmax(total)]) ** 2)
 
 # %% tags=["check"]
-lab.check.answer("nested_expectations", "likelihood", estimate);
+lab.check.answer("nested_expectations", "likelihood", estimate)
 
 # %% [markdown]
 # **4 (hard).** Write `cost(depth, level, M0)`, the fixed cost of the telescoped estimate. Then show on paper that it is $O(2^\ell\, \ell^{2(D-1)})$.
@@ -319,7 +319,7 @@ def cost(depth, level, M0):
     return sum((2 * M0 * 2 ** (level - p) - 1) * (1 + sum(inner[: p + 1])) for p in range(level + 1))
 
 # %% tags=["check"]
-lab.check.answer("nested_expectations", "schedule", cost);
+lab.check.answer("nested_expectations", "schedule", cost)
 
 # %% [markdown]
 # ## Where to go on

@@ -110,7 +110,9 @@ def smallest_phase_error(states: int) -> tuple[float, float]:
     For a window w it is 2 - 2 sum_k w_k w_(k+1), whose least value over unit vectors is the smallest eigenvalue of a
     tridiagonal matrix, 2 - 2 cos(pi / (M + 1)): no window makes the error smaller than order 1/M.
     """
-    least = float(eigvalsh_tridiagonal(np.full(states, 2.0), np.full(states - 1, -1.0), select="i", select_range=(0, 0))[0])
+    least = float(
+        eigvalsh_tridiagonal(np.full(states, 2.0), np.full(states - 1, -1.0), select="i", select_range=(0, 0))[0]
+    )
     w = window_amplitudes(states, "cosine")
     # The error is periodic: the last amplitude has no partner.
     return float(np.sqrt(least)), float(np.sqrt(2.0 - 2.0 * (w[:-1] @ w[1:])))
@@ -135,7 +137,7 @@ def constant_answers(depth: int = 2) -> dict[str, float]:
     }
 
 
-def corrections_only(problem: LatticeBermudan, level: int = 5, grid_bits: int = 14) -> Float[np.ndarray, "2"]:
+def corrections_only(problem: LatticeBermudan, level: int = 5, grid_bits: int = 14) -> Float[np.ndarray, 2]:
     """(sum of all terms, sum without the base term) of the outer means, in units of the scale, exact inner laws."""
     emulator = NestedQAE(problem, grid_bits=grid_bits)
     child, law = problem.children(0, np.zeros(1, dtype=np.int64))

@@ -51,7 +51,11 @@ def _likelihood_cases() -> list[tuple[list[int], int, list[int], float]]:
             return self.seen[-1]
 
     cases = []
-    for a, powers, shots, seed in ((0.3, [0, 1, 2, 4], 200, 0), (0.72, [0, 1, 2, 4, 8], 100, 1), (0.05, [0, 2, 6], 300, 2)):
+    for a, powers, shots, seed in (
+        (0.3, [0, 1, 2, 4], 200, 0),
+        (0.72, [0, 1, 2, 4, 8], 100, 1),
+        (0.05, [0, 2, 6], 300, 2),
+    ):
         oracle = Recorded(a, seed)
         estimate = mlae(oracle, powers, shots).estimate
         cases.append((oracle.seen, shots, powers, estimate))
@@ -62,7 +66,8 @@ def _maximises(answer: Callable[[Sequence[int], int, Sequence[int]], float]) -> 
     for ones, shots, powers, expected in _likelihood_cases():
         found = answer(ones, shots, powers)
         if not abs(found - expected) < 2e-3:
-            return f"for ones = {ones} of {shots} at powers {powers} the likelihood peaks at {expected:.4f}, not {found:.4f}"
+            case = f"ones = {ones} of {shots} at powers {powers}"
+            return f"for {case} the likelihood peaks at {expected:.4f}, you say {found:.4f}"
     return None
 
 
@@ -90,9 +95,7 @@ def _without_own_sampler(depth: int, level: int, M0: int) -> int:
 def _only_the_finest(depth: int, level: int, M0: int) -> int:
     if depth == 1:
         return 2 * M0 * 2**level - 1
-    return sum(
-        (2 * M0 * 2 ** (level - p) - 1) * (1 + _only_the_finest(depth - 1, p, M0)) for p in range(level + 1)
-    )
+    return sum((2 * M0 * 2 ** (level - p) - 1) * (1 + _only_the_finest(depth - 1, p, M0)) for p in range(level + 1))
 
 
 EXERCISES = {
@@ -116,7 +119,10 @@ EXERCISES = {
         title="Which r are allowed",
         tests=[
             ("the answer is a pair of pairs", lambda answer: [len(pair) for pair in answer] == [2, 2]),
-            ("the lower ends keep the mean cost finite", lambda answer: all(abs(pair[0] - 0.5) < 5e-4 for pair in answer)),
+            (
+                "the lower ends keep the mean cost finite",
+                lambda answer: all(abs(pair[0] - 0.5) < 5e-4 for pair in answer),
+            ),
             ("the kinked link has its upper end", lambda answer: _interval(answer[0], KINKED)),
             ("the smooth link has its upper end", lambda answer: _interval(answer[1], SMOOTH)),
         ],

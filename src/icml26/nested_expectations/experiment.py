@@ -22,6 +22,7 @@ from icml26.nested_expectations import classical, peers
 from icml26.nested_expectations.emulator import NestedQAE, growing_M0
 from icml26.nested_expectations.problems import RNE, LatticeBermudan, TwoStageTrial, sp500_put
 from icml26.nested_expectations.qae import median_law, outcome_law
+from icml26.nested_expectations.read_torch import read_on_device
 from icml26.nested_expectations.read_variance import read_variance
 
 PACKAGE = "icml26.nested_expectations"
@@ -98,8 +99,8 @@ def windows(chosen: Settings, seeds: int = 0) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def constructions(level: int) -> dict[str, dict[str, Any]]:
-    """The quantum estimators compared; `level` is the last one asked for."""
+def constructions() -> dict[str, dict[str, Any]]:
+    """The quantum estimators compared, as arguments of the emulator."""
     return {
         "direct": {"telescoping": False},
         "clip": {},
@@ -114,7 +115,7 @@ def exact_curve(problem: RNE, method: str, levels: int, bits: int, device: str =
 
     Columns: method, depth, level, bits, cost, rmse, bias (errors in units of the scale).
     """
-    emulator = NestedQAE(problem, grid_bits=bits, device=device, **constructions(levels)[method])
+    emulator = NestedQAE(problem, grid_bits=bits, device=device, **constructions()[method])
     rows: list[dict[str, Any]] = []
     for level in range(levels + 1):
         try:
@@ -140,12 +141,15 @@ def exact_curve(problem: RNE, method: str, levels: int, bits: int, device: str =
 def exact(chosen: Settings, seeds: int = 0) -> pd.DataFrame:
     """RMSE against cost of every quantum construction at D = 1, 2, 3, and of the small register run live."""
     parts = []
+    device = str(lab.profile.current().device)
     for depth, levels, bits in zip((1, 2, 3), chosen.levels, chosen.bits, strict=True):
         problem = LatticeBermudan(dates=depth, qubits=chosen.qubits)
-        for method in constructions(levels):
+        for method in constructions():
             if depth == 1 and method != "clip":  # all constructions are one amplitude estimation there
                 continue
-            parts.append(exact_curve(problem, method, levels, bits))
+            # Shells cost a convolution a node and level, and show what they have to show on a smaller register.
+            small = 3 if method.startswith("dyadic") else 0
+            parts.append(exact_curve(problem, method, levels - small, bits - small, device))
     parts.append(live_curve())
     return pd.concat(parts, ignore_index=True)
 
@@ -163,9 +167,16 @@ def _nested(problem: RNE, budget: int, rng: np.random.Generator) -> tuple[float,
     return found.value, found.cost
 
 
-def _read(problem: RNE, budget: int, rng: np.random.Generator) -> tuple[float, float]:
-    samples = max(2, round(budget / classical.read_cost_mean(problem.depth)))
-    return classical.read(problem, samples, rng).mean, samples * classical.read_cost_mean(problem.depth)
+def _read(r: float) -> Sampler:
+    def run(problem: RNE, budget: int, rng: np.random.Generator) -> tuple[float, float]:
+        cost = classical.read_cost_mean(problem.depth, r)
+        samples = max(2, round(budget / cost))
+        profile = lab.profile.current()
+        if profile.name == "cpu":
+            return classical.read(problem, samples, rng, r).mean, samples * cost
+        return read_on_device(problem, samples, int(rng.integers(2**31)), profile.device, r).mean, samples * cost
+
+    return run
 
 
 def _derandomised(problem: RNE, budget: int, rng: np.random.Generator) -> tuple[float, float]:
@@ -181,7 +192,8 @@ def _regression(problem: RNE, budget: int, rng: np.random.Generator) -> tuple[fl
 
 CLASSICAL: dict[str, Sampler] = {
     "nested Monte Carlo": _nested,
-    "READ": _read,
+    "READ, r = 0.6": _read(0.6),
+    "READ, r = 0.55": _read(0.55),
     "derandomised MLMC": _derandomised,
     "Longstaff-Schwartz": _regression,
 }
@@ -239,7 +251,7 @@ def read_spread(chosen: Settings, seeds: int) -> pd.DataFrame:
     """READ's cost times variance by r: true (D = 2, exact moments) and as a sample of 4e5 draws shows it."""
     problem = LatticeBermudan(qubits=chosen.qubits)
     rows = []
-    for r in (0.52, 0.55, 0.6, 0.63, 0.7, 0.8):
+    for r in (0.52, 0.53, 0.54, 0.55, 0.56, 0.58, 0.6, 0.63, 0.7, 0.8):
         with np.errstate(all="ignore"), _quiet():
             truth = read_variance(problem, r)
             cost = classical.read_cost_mean(2, r)
@@ -273,7 +285,11 @@ def read_levels(chosen: Settings, seeds: int = 0) -> pd.DataFrame:
     found = read_variance(problem)
     level = np.arange(found.second_moment.size)[1:25]
     return pd.DataFrame(
-        {"level": level, "second_moment": found.second_moment[1:25] / problem.scale**2, "exact": level <= found.exact_levels}
+        {
+            "level": level,
+            "second_moment": found.second_moment[1:25] / problem.scale**2,
+            "exact": level <= found.exact_levels,
+        }
     )
 
 
@@ -282,7 +298,7 @@ def sensitivity(chosen: Settings, seeds: int = 0) -> pd.DataFrame:
     levels, bits = min(10, chosen.levels[1]), min(17, chosen.bits[1])
     problem = LatticeBermudan(qubits=chosen.qubits)
     rows = []
-    for M0, c in itertools.product((4, 8, 16, 32), (0.25, 0.5, 1.0)):
+    for M0, c in itertools.product((4, 8, 16, 32, 64), (0.25, 0.5, 1.0)):
         emulator = NestedQAE(problem, M0=M0, c=c, grid_bits=bits)
         for level in range(levels + 1):
             rmse, bias = error_of(emulator.law(level), emulator.target)
@@ -309,7 +325,9 @@ def applications(chosen: Settings, seeds: int) -> pd.DataFrame:
         for method in ("direct", "clip"):
             curve = exact_curve(problem, method, levels, bits)
             last = curve.iloc[-1]
-            rows.append(fixed | {"method": method, "cost": float(last["cost"]), "rmse": float(last["rmse"]), "seeds": 0})
+            rows.append(
+                fixed | {"method": method, "cost": float(last["cost"]), "rmse": float(last["rmse"]), "seeds": 0}
+            )
         budget = rows[-1]["cost"]
         for method, run in CLASSICAL.items():
             found = [run(problem, int(budget), rng) for rng in lab.seed.spawn(30, seeds)]
@@ -348,21 +366,29 @@ def convergence(chosen: Settings, seeds: int = 0) -> pd.DataFrame:
 
 
 def variable_time(chosen: Settings, seeds: int = 0) -> pd.DataFrame:
-    """Why a random level is fatal: READ truncated at level B inside amplitude estimation (D = 2).
+    """Why a random level is fatal: READ cut off at level B inside amplitude estimation (D = 2).
 
-    A coherent call pays for the longest branch, 1 + 2^B draws at D = 2, although the mean is a constant. Both
-    columns of cost take the same M, chosen so that the estimation error matches the bias 2^-B; payoffs are
-    taken to fit the scale, which is generous to READ (its weights 1/p_n grow).
+    The bias is what the levels above B would have added; M is the smallest whose estimation error is no larger
+    than that. A coherent call pays for the longest branch, 1 + 2^B draws, although the mean is a constant.
+    Payoffs are taken to fit the scale, which is generous to READ: its weights 1/p_n grow.
     """
+    problem = LatticeBermudan(qubits=chosen.qubits)
+    target = float(problem.exact()[0][0]) / problem.scale
+    moments = read_variance(problem).first_moment / problem.scale
     rows = []
-    for B in range(2, 21):
-        M = 2 ** (B + 1)
-        rmse = math.hypot(2.0**-B, math.pi / (2 * M))
+    for B in range(2, 13):
+        bias = abs(float(moments[B + 1 :].sum()))
+        M, error = 4, math.inf
+        while error > bias:
+            M *= 2
+            error, _ = error_of(outcome_law(target, M, "cosine"), target)
         mean = sum(0.6 * 0.4**n * (1 + 2**n) for n in range(B)) + 0.4**B * (1 + 2**B)
         rows.append(
             {
                 "B": B,
-                "rmse": rmse,
+                "bias": bias,
+                "M": M,
+                "rmse": math.hypot(bias, error),
                 "cost_longest_branch": float((2 * M - 1) * (1 + 2**B)),
                 "cost_if_mean_counted": float((2 * M - 1) * mean),
             }
@@ -372,7 +398,7 @@ def variable_time(chosen: Settings, seeds: int = 0) -> pd.DataFrame:
 
 def circuits(chosen: Settings, seeds: int = 0) -> pd.DataFrame:
     """Coherent circuits run on a state-vector simulator against the formula, with queries off the tape."""
-    from icml26.nested_expectations.circuit_checks import circuit_rows
+    from icml26.nested_expectations.checks import circuit_rows
 
     return pd.DataFrame(circuit_rows())
 
@@ -419,7 +445,10 @@ def race(chosen: Settings, seeds: int) -> pd.DataFrame:
         },
         reference="READ, 4e4 draws of depth 3",
         repeats=max(7, seeds),
-    ).frame.assign(what="sampler", size=[int(classical.read(problem, n, np.random.default_rng(0)).costs.sum()) for n in (big, big // 10)])
+    ).frame.assign(
+        what="sampler",
+        size=[int(classical.read(problem, n, np.random.default_rng(0)).costs.sum()) for n in (big, big // 10)],
+    )
     return pd.concat([reads, loops, *sizes, rate], ignore_index=True)
 
 
@@ -440,7 +469,19 @@ TABLES: dict[str, Callable[[Settings, int], pd.DataFrame]] = {
 DETERMINISTIC = ("windows", "exact", "read_levels", "sensitivity", "convergence", "variable_time", "circuits")
 DEPENDS = tuple(
     f"{PACKAGE}.{name}"
-    for name in ("problems", "qae", "emulator", "classical", "read_variance", "coherent", "circuits", "peers", "experiment")
+    for name in (
+        "problems",
+        "qae",
+        "emulator",
+        "classical",
+        "read_variance",
+        "read_torch",
+        "coherent",
+        "circuits",
+        "checks",
+        "peers",
+        "experiment",
+    )
 )
 
 

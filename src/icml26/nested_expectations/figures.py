@@ -18,7 +18,7 @@ STYLES = {
     "direct": ("direct nesting", "vermillion", "s"),
     "clip": ("telescoped, clipped", "blue", "o"),
     "dyadic": ("telescoped, dyadic shells", "purple", "^"),
-    "READ": ("READ, true variance", "green", "D"),
+    "READ": ("READ, r = 0.55", "green", "D"),
     "derandomised MLMC": ("derandomised MLMC", "orange", "v"),
     "nested Monte Carlo": ("nested Monte Carlo", "black", "x"),
     "Longstaff-Schwartz": ("Longstaff–Schwartz", "sky", "P"),
@@ -38,12 +38,39 @@ def plot_tree(problem: LatticeBermudan) -> Figure:
             following = np.bincount(child.ravel(), (chance[:, None] * law).ravel(), problem.size(date + 1))
             ends = problem.state(date + 1, child.ravel())
             start = np.repeat(height, child.shape[1])
-            axes.plot([np.full_like(start, date), np.full_like(ends, date + 1)], [start, ends], color="0.8", lw=0.8, zorder=1)
+            axes.plot(
+                [np.full_like(start, date), np.full_like(ends, date + 1)], [start, ends], color="0.8", lw=0.8, zorder=1
+            )
             if date:
                 stop = problem.payoff(date, node) >= values[date] - 1e-12
-                axes.scatter(node[stop] * 0 + date, height[stop], s=190, facecolors="none", edgecolors=lab.COLOURS["vermillion"], zorder=3, label="stop here")
-        axes.scatter(np.full_like(height, date), height, s=70, c=chance, cmap="Blues", vmin=-0.2 * chance.max(), edgecolors="black", linewidths=0.6, zorder=2)
-        axes.annotate(f"{problem.size(date)} nodes", (date, height.max()), xytext=(0, 10), textcoords="offset points", ha="center", fontsize=11)
+                axes.scatter(
+                    node[stop] * 0 + date,
+                    height[stop],
+                    s=190,
+                    facecolors="none",
+                    edgecolors=lab.COLOURS["vermillion"],
+                    zorder=3,
+                    label="stop here",
+                )
+        axes.scatter(
+            np.full_like(height, date),
+            height,
+            s=70,
+            c=chance,
+            cmap="Blues",
+            vmin=-0.2 * chance.max(),
+            edgecolors="black",
+            linewidths=0.6,
+            zorder=2,
+        )
+        axes.annotate(
+            f"{problem.size(date)} nodes",
+            (date, height.max()),
+            xytext=(0, 10),
+            textcoords="offset points",
+            ha="center",
+            fontsize=11,
+        )
         if date < problem.depth:
             chance = following
     axes.axhline(problem.strike, color=lab.COLOURS["green"], ls="--", lw=1.4, label="strike")
@@ -90,7 +117,9 @@ def show_window(M0: int, c: float) -> tuple[Figure, str]:
     moments = []
     for level in levels:
         values, probs = emulator.law(level)
-        moments.append((np.sqrt(probs @ (values - emulator.target) ** 2) / scale, abs(probs @ (values - emulator.target)) / scale))
+        moments.append(
+            (np.sqrt(probs @ (values - emulator.target) ** 2) / scale, abs(probs @ (values - emulator.target)) / scale)
+        )
     rmse, bias = np.array(moments).T
     figure, axes = plt.subplots(figsize=(7.0, 3.2))
     axes.loglog(cost, rmse, "o-", color=lab.COLOURS["blue"], label="RMSE")
@@ -106,7 +135,9 @@ def show_window(M0: int, c: float) -> tuple[Figure, str]:
 def plot_windows(frame: pd.DataFrame, column: str = "rmse_mean") -> Figure:
     """RMSE of amplitude estimation against queries, by window. frame: the table `windows`."""
     figure, axes = plt.subplots()
-    for (method, rows), name, marker in zip(frame.groupby("method", sort=False), ("vermillion", "orange", "blue"), "svo", strict=True):
+    for (method, rows), name, marker in zip(
+        frame.groupby("method", sort=False), ("vermillion", "orange", "blue"), "svo", strict=True
+    ):
         axes.loglog(rows["queries"], rows[column], marker=marker, color=lab.COLOURS[name], label=method)
     x = np.array([30.0, 4000.0])
     guide(axes, x, 0.55 * (x / x[0]) ** -0.5, "slope −½")
@@ -120,7 +151,9 @@ def plot_windows(frame: pd.DataFrame, column: str = "rmse_mean") -> Figure:
 def guide(axes: Axes, x: Float[np.ndarray, " n"], y: Float[np.ndarray, " n"], text: str) -> None:
     """A thin dotted line with its slope written at its end."""
     axes.loglog(x, y, color="0.45", ls=":", lw=1.4)
-    axes.annotate(text, (x[-1], y[-1]), fontsize=11, color="0.3", xytext=(3, 0), textcoords="offset points", va="center")
+    axes.annotate(
+        text, (x[-1], y[-1]), fontsize=11, color="0.3", xytext=(3, 0), textcoords="offset points", va="center"
+    )
 
 
 def plot_costs(tail: pd.DataFrame, costs: Int[np.ndarray, " n"], fixed: int) -> Figure:
@@ -172,8 +205,16 @@ def plot_levels(frame: pd.DataFrame) -> Figure:
     shown = frame[frame["second_moment"] > 1e-12]
     axes.semilogy(shown["level"], shown["second_moment"], "o-", color=lab.COLOURS["green"], label="E Δ² on the lattice")
     level = shown["level"].to_numpy(dtype=float)
-    axes.semilogy(level, shown["second_moment"].iloc[0] * 2.0 ** (-1.5 * (level - 1)), ls=":", color="0.4", label="2^(−3n/2)")
-    axes.semilogy(level, shown["second_moment"] / (0.6 * 0.4**level), "s--", color=lab.COLOURS["vermillion"], label="E Δ² / pₙ, its share of the variance")
+    axes.semilogy(
+        level, shown["second_moment"].iloc[0] * 2.0 ** (-1.5 * (level - 1)), ls=":", color="0.4", label="2^(−3n/2)"
+    )
+    axes.semilogy(
+        level,
+        shown["second_moment"] / (0.6 * 0.4**level),
+        "s--",
+        color=lab.COLOURS["vermillion"],
+        label="E Δ² / pₙ, its share of the variance",
+    )
     axes.set_xlabel("level n")
     axes.set_ylabel("squared, in strikes²")
     axes.legend(fontsize=10)
@@ -184,7 +225,7 @@ def plot_floor(frame: pd.DataFrame) -> Figure:
     """Error and bias by M0 at c = 0.5. frame: the table `sensitivity`."""
     figure, axes = plt.subplots()
     chosen = frame[frame["c"] == 0.5]
-    for (M0, rows), colour in zip(chosen.groupby("M0"), ("vermillion", "orange", "blue", "green"), strict=True):
+    for (M0, rows), colour in zip(chosen.groupby("M0"), ("vermillion", "orange", "blue", "green", "purple"), strict=True):
         axes.loglog(rows["cost"], rows["rmse"], "o-", color=lab.COLOURS[colour], label=f"M₀ = {M0}")
         axes.loglog(rows["cost"], rows["bias"].abs(), "--", lw=1.3, color=lab.COLOURS[colour])
     axes.set_xlabel("cost in sampler calls")

@@ -34,14 +34,15 @@ __all__ = ["ReadVariance", "read_variance"]
 class ReadVariance:
     """READ's variance for one outer draw of a problem with D = 2, in the problem's unit squared.
 
-    `first` is Var of g(first child) over nodes and children; `second_moment[n]` is E Delta_n^2 averaged over
-    the nodes of date 1; `variance` is what they and the cross terms add up to, with deep levels up to the
-    last; `exact_levels` says up to which n the halves were multinomial.
+    `first` is Var of g(first child) over nodes and children; `first_moment[n]` and `second_moment[n]` are
+    E Delta_n and E Delta_n^2 averaged over the nodes of date 1; `variance` is what they and the cross terms add
+    up to, with deep levels up to the last; `exact_levels` says up to which n the halves were multinomial.
     """
 
     variance: float
     mean: float
     first: float
+    first_moment: Float[np.ndarray, " levels"]
     second_moment: Float[np.ndarray, " levels"]
     exact_levels: int
 
@@ -64,7 +65,7 @@ def read_variance(problem: RNE, r: Real = 0.6, levels: int = 60, atoms: int = 50
     inner_child, law = problem.children(1, np.arange(problem.size(1)))
     payoff = problem.value(np.arange(problem.size(2)))[inner_child]
     chance = r * (1.0 - r) ** np.arange(levels + 1)
-    second = np.zeros(levels + 1)
+    average, second = np.zeros(levels + 1), np.zeros(levels + 1)
     mean = square = first_mean = first_square = 0.0
     exact_levels = levels
     for y in np.flatnonzero(weight):
@@ -73,6 +74,7 @@ def read_variance(problem: RNE, r: Real = 0.6, levels: int = 60, atoms: int = 50
         first = np.maximum(link.floor[y], value - link.fee[y])
         node = _node_moments(value, probability, float(kink), first, levels, atoms)
         exact_levels = min(exact_levels, node.exact_levels)
+        average += weight[y] * node.mean
         second += weight[y] * node.second
         first_mean += weight[y] * float(probability @ first)
         first_square += weight[y] * float(probability @ first**2)
@@ -80,7 +82,7 @@ def read_variance(problem: RNE, r: Real = 0.6, levels: int = 60, atoms: int = 50
         square += weight[y] * float(
             probability @ first**2 + 2.0 * node.cross[1:].sum() + (node.second[1:] / chance[1:]).sum()
         )
-    return ReadVariance(square - mean**2, mean, first_square - first_mean**2, second, exact_levels)
+    return ReadVariance(square - mean**2, mean, first_square - first_mean**2, average, second, exact_levels)
 
 
 @dataclass
