@@ -16,9 +16,20 @@ from icml26.nested_expectations.classical import mlmc_derandomised, read
 from icml26.nested_expectations.coherent import NestedCircuit, correction, direct
 from icml26.nested_expectations.emulator import NestedQAE
 from icml26.nested_expectations.problems import LatticeBermudan, TreeRNE
-from icml26.nested_expectations.qae import outcome_law, window_amplitudes
+from icml26.nested_expectations.qae import median_law, outcome_law, window_amplitudes
 
-__all__ = ["Case", "CASES", "circuit_row", "constant_tree", "smallest_phase_error", "telescoping_gap"]
+__all__ = [
+    "CASES",
+    "Case",
+    "chance_of_a_miss",
+    "circuit_row",
+    "circuit_rows",
+    "constant_answers",
+    "constant_tree",
+    "corrections_only",
+    "smallest_phase_error",
+    "telescoping_gap",
+]
 
 
 @dataclass(frozen=True)
@@ -116,6 +127,19 @@ def smallest_phase_error(states: int) -> tuple[float, float]:
     w = window_amplitudes(states, "cosine")
     # The error is periodic: the last amplitude has no partner.
     return float(np.sqrt(least)), float(np.sqrt(2.0 - 2.0 * (w[:-1] @ w[1:])))
+
+
+def chance_of_a_miss(M: int, runs: int = 1, reach: float = 0.25) -> float:
+    """Largest chance, over 64 amplitudes, that a cosine estimate (the median of `runs`) is off by more than `reach`.
+
+    This is what makes an estimate leave its clip window. It falls like a power of M for a single run, and
+    geometrically in the number of runs for a median.
+    """
+    amplitude = (np.arange(64) + 0.5) / 64
+    values, probs = outcome_law(amplitude, M, "cosine")
+    if runs > 1:
+        values, probs = median_law(values, probs, runs)
+    return float((probs * (np.abs(values - amplitude[:, None]) > reach)).sum(axis=1).max())
 
 
 def constant_tree(value: float = 1.0, depth: int = 2) -> TreeRNE:

@@ -11,6 +11,7 @@ RATE_CHECKS = (
     "circuit law equals emulator law",
     "queries on the tape equal the cost model",
     "clipped chain telescopes",
+    "a median misses its window with geometrically small probability",
     "cost times RMSE over logs stays bounded",
 )
 OPTIMAL_CHECKS = ("no window beats order 1/M", "cosine window comes within 2 % of the best")
