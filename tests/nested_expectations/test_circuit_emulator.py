@@ -24,7 +24,7 @@ def on_register(values, probs, bits):
 @pytest.mark.parametrize("window", ["cosine", "flat"])
 def test_derandomised_estimate(name, window):
     """Level 1 of two dates: both terms run as circuits (9 and 13 qubits), their sum is the emulator's law."""
-    problem, M0, bits = PROBLEMS[name], 4, 16
+    problem, M0, bits = PROBLEMS[name], 4, 12
     circuits = [NestedCircuit(problem, term, window) for term in schedule(2, 1, M0).terms]
     assert [circuit.qubits for circuit in circuits] == [9, 13]
     (base, p0), (shift, p1) = (circuit.law() for circuit in circuits)
@@ -38,7 +38,7 @@ def test_derandomised_estimate(name, window):
 
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_direct_nesting(name):
-    problem, M0, bits = PROBLEMS[name], 8, 16
+    problem, M0, bits = PROBLEMS[name], 8, 12
     circuit = NestedCircuit(problem, direct(M0, M0))
     emulator = NestedQAE(problem, M0=M0, window="cosine", grid_bits=bits, telescoping=False)
     values, probs = circuit.law()

@@ -66,8 +66,8 @@ CASES = {
     "telescoped-14": (2, 4, (2, 4), "cosine", 0.5, 14),
     "telescoped-narrow-clip": (1, 8, (2, 4), "cosine", 0.15, 12),
     "telescoped-flat": (1, 4, (2, 4), "flat", 0.3, 11),
-    "three-estimates": (1, 2, (2, 4, 8), "cosine", 0.4, 15),
-    "telescoped-16": (2, 4, (4, 8), "cosine", 0.5, 16),
+    "three-estimates": (1, 4, (2, 4, 8), "cosine", 0.4, 16),
+    "telescoped-15": (2, 4, (4, 4), "cosine", 0.5, 15),
 }
 
 

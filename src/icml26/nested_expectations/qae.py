@@ -13,6 +13,7 @@ cosine window is the one of PennyLane's `CosineWindow`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, Protocol, cast, get_args, runtime_checkable
 
 import numpy as np
@@ -250,6 +251,15 @@ def _check_shots(shots: int) -> None:
         raise ValueError(f"shots must be at least 1, got {shots}")
 
 
+def _deviance(
+    theta: float | Float[np.ndarray, "n"], odd: Int[np.ndarray, "k"], ones: Int[np.ndarray, "k"], shots: int
+) -> np.float64 | Float[np.ndarray, "n"]:
+    """−2·log likelihood at θ of `ones` successes in `shots` with P = sin²(odd·θ), up to a constant."""
+    angle = np.multiply.outer(theta, odd)
+    terms = xlogy(ones, np.sin(angle) ** 2) + xlogy(shots - ones, np.cos(angle) ** 2)
+    return cast("np.float64 | np.ndarray", -2 * terms.sum(axis=-1))
+
+
 def mlae(
     oracle: Oracle,
     powers: Sequence[int],
@@ -274,37 +284,37 @@ def mlae(
         raise ValueError(f"interval must be 'likelihood-ratio' or 'fisher', got {interval!r}")
     ones = [oracle.flag_counts(m, shots) for m in powers]
 
-    def deviance(theta: float | Float[np.ndarray, "n"]) -> float | Float[np.ndarray, "n"]:
-        total = np.zeros_like(theta, dtype=np.float64)
-        for m, h in zip(powers, ones, strict=True):
-            angle = (2 * m + 1) * np.asarray(theta)
-            total -= 2 * (xlogy(h, np.sin(angle) ** 2) + xlogy(shots - h, np.cos(angle) ** 2))
-        return cast("float | np.ndarray", total[()])
+    odd = 2 * np.asarray(powers) + 1
+    deviance = partial(_deviance, odd=odd, ones=np.asarray(ones), shots=shots)
 
     # About eight grid points per standard deviation of the sharpest factor.
     grid = np.linspace(0.0, np.pi / 2, int(8 * np.sqrt(shots) * (2 * max(powers) + 1)) + 16)
     curve = np.asarray(deviance(grid))
     best = int(np.argmin(curve))
     around = (grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)])
-    theta = float(minimize_scalar(deviance, bounds=around, method="bounded", options={"xatol": 1e-13}).x)
+    theta = float(
+        minimize_scalar(
+            lambda t: float(deviance(t)), bounds=around, method="bounded", options={"xatol": 1e-13}
+        ).x
+    )
     if float(deviance(theta)) > curve[best]:
         theta = float(grid[best])  # the bounded search never returns an end point
-    a, odd = float(np.sin(theta) ** 2), 2 * np.asarray(powers) + 1
+    a = float(np.sin(theta) ** 2)
     if interval == "fisher":
         reach = norm.ppf((1 + confidence) / 2) * np.sqrt(a * (1 - a) / (shots * float(np.sum(odd**2))))
         low, high = max(a - reach, 0.0), min(a + reach, 1.0)
     else:
         limit = float(deviance(theta)) + chi2.ppf(confidence, 1)
 
-        def ends(first: int, beyond: int) -> float:
-            if not 0 <= beyond < len(grid):
-                return float(grid[first])
-            inner = theta if curve[first] > limit else grid[first]
-            return float(brentq(lambda t: float(deviance(t)) - limit, inner, grid[beyond]))
-
         within = np.append(np.flatnonzero(curve <= limit), best)
-        low = np.sin(ends(int(within.min()), int(within.min()) - 1)) ** 2
-        high = np.sin(ends(int(within.max()), int(within.max()) + 1)) ** 2
+        ends = []
+        for first, beyond in ((int(within.min()), -1), (int(within.max()), 1)):
+            if 0 <= first + beyond < len(grid):
+                inner = theta if curve[first] > limit else grid[first]
+                ends.append(brentq(lambda t: float(deviance(t)) - limit, inner, grid[first + beyond]))
+            else:
+                ends.append(grid[first])
+        low, high = np.sin(ends) ** 2
     return Estimate(a, (float(low), float(high)), shots * int(odd.sum()), confidence)
 
 

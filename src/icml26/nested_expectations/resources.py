@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from icml26.nested_expectations.circuits import Operator, Sampler, count_queries, qml
+from icml26.nested_expectations.circuits import Operator, Sampler, count_queries, expand, qml
 from icml26.nested_expectations.coherent import NestedCircuit
 
 __all__ = ["Resources", "Tally", "rotation_t", "sampler_tally", "step_cost", "StepCost", "resources", "tally"]
@@ -173,9 +173,10 @@ def resources(circuit: NestedCircuit, budget: float = 1e-3, device: str = "light
     if not 0 < budget < 1:
         raise ValueError(f"budget must lie in (0, 1), got {budget}")
     tape = circuit.tape
+    plain = expand(tape)
 
     def run() -> Any:
-        for op in tape.operations:
+        for op in plain.operations:
             qml.apply(op)
         return qml.apply(tape.measurements[0])
 
@@ -183,8 +184,8 @@ def resources(circuit: NestedCircuit, budget: float = 1e-3, device: str = "light
     counted = qml.specs(node, level="device")()["resources"]
     gates: dict[str, int] = {}
     for name, number in counted.gate_types.items():
-        plain = name.replace("Adjoint(", "").rstrip(")") if name.startswith("Adjoint(") else name
-        gates[plain] = gates.get(plain, 0) + int(number)
+        gate = name.replace("Adjoint(", "").rstrip(")") if name.startswith("Adjoint(") else name
+        gates[gate] = gates.get(gate, 0) + int(number)
     whole = tally(tape.operations)
     delta = budget / max(whole.rotations, 1)
     queries = count_queries(tape)
