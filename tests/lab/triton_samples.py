@@ -22,7 +22,7 @@ HALF = tl.constexpr(tl.float16)
 
 
 @triton.jit
-def relu(x):
+def relu(x) -> tl.tensor:
     return tl.where(x > SLOPE, x, SLOPE * x)
 
 
@@ -74,11 +74,20 @@ def twin(x, s):
 
 
 @triton.jit
-def rich_kernel(x_ptr: torch.Tensor, y_ptr, n, BLOCK: tl.constexpr, KIND: tl.constexpr):
+def rich_kernel(
+    x_ptr: torch.Tensor,
+    y_ptr: "µ: any text",
+    n: dict[
+        str,
+        np.ndarray,
+    ],
+    BLOCK: tl.constexpr,
+    KIND: tl.constexpr = HALF,
+) -> None:
     """Reads a constant, an annotated constant, a dtype, a module and a renamed function of Triton."""
     at = tl.arange(0, BLOCK)
     x = tl.load(x_ptr + at, mask=at < n)
-    y: tl.tensor = exponential(tl.maximum(x, FLOOR)) * math.pi
+    y: torch.Tensor = exponential(tl.maximum(x, FLOOR)) * math.pi
     tl.store(y_ptr + at, y.to(HALF).to(KIND), mask=at < n)
 
 
@@ -101,7 +110,7 @@ def shape_error_kernel(x_ptr, BLOCK: tl.constexpr):
 
 @triton.jit
 def unknown_name_kernel(x_ptr):
-    tl.store(x_ptr, missing_value)  # noqa: F821
+    tl.store(x_ptr, missing_value)
 
 
 @triton.jit

@@ -9,6 +9,7 @@ import ast
 import builtins
 import inspect
 import math
+import re
 import sys
 import textwrap
 from types import FunctionType, ModuleType
@@ -32,9 +33,7 @@ def isolated_source(function: FunctionType) -> str:
     """
     parts: list[str] = []
     _carry(function, "@triton.jit", parts, {function.__name__: function})
-    # As texts the annotations are never evaluated: a pointer may be annotated with a torch type.
-    head = ["from __future__ import annotations", "import triton", "import triton.language as tl"]
-    return "\n".join(head) + "\n\n\n" + "\n\n".join(parts) + "\n"
+    return "import triton\nimport triton.language as tl\n\n\n" + "\n\n\n".join(parts) + "\n"
 
 
 def _bare(value: Any) -> Any:
@@ -47,9 +46,8 @@ def _bare(value: Any) -> Any:
 
 def _carry(function: FunctionType, decorator: str, parts: list[str], seen: dict[str, Any]) -> None:
     """Append what `function` reads, then itself. `seen`: what each name of the new file stands for."""
-    lines = textwrap.dedent(inspect.getsource(function)).splitlines()
-    node = ast.parse("\n".join(lines)).body[0]
-    assert isinstance(node, ast.FunctionDef)
+    source = _without_annotations(textwrap.dedent(inspect.getsource(function)))
+    node = _definition(source)
     around = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
     # A name that is not there is a builtin, or wrong: then the compiler says so.
     for name in sorted(_reads(node) & around.keys()):
@@ -64,7 +62,7 @@ def _carry(function: FunctionType, decorator: str, parts: list[str], seen: dict[
         # Triton takes a global number only as a constexpr, or annotated as one.
         annotation = str(function.__globals__.get("__annotations__", {}).get(name, ""))
         _carry_value(name, around[name], "constexpr" in annotation, function.__name__, parts, seen)
-    parts.append("\n".join([decorator, *lines[node.lineno - 1 :]]))
+    parts.append("\n".join([decorator, *source.splitlines()[node.lineno - 1 :]]))
 
 
 def _carry_value(
@@ -116,16 +114,52 @@ def _literal(value: Any) -> str | None:
     return None
 
 
+def _definition(source: str) -> ast.FunctionDef:
+    (node,) = ast.parse(source).body
+    assert isinstance(node, ast.FunctionDef)
+    return node
+
+
+def _without_annotations(source: str) -> str:
+    """Blank every annotation but `constexpr`: Triton evaluates them, and one may name a torch type."""
+    node = _definition(source)
+    spans = [(name, note) for inner in ast.walk(node) for name, note in _annotated(inner)]
+    starts = [0]
+    for line in source.encode().splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    text = bytearray(source.encode())  # the parser counts columns in bytes
+    for begin, note in spans:
+        assert note.end_lineno is not None
+        assert note.end_col_offset is not None
+        if "constexpr" not in ast.unparse(note):
+            first = starts[begin[0] - 1] + begin[1]
+            last = starts[note.end_lineno - 1] + note.end_col_offset
+            if note is node.returns:
+                first = text.rindex(b"->", 0, first)
+            text[first:last] = re.sub(rb"[^\n]", b" ", text[first:last])
+    return text.decode()
+
+
+def _annotated(node: ast.AST) -> list[tuple[tuple[int, int], ast.expr]]:
+    """The annotation in a node, and the place behind the name that it belongs to."""
+    if isinstance(node, ast.arg) and node.annotation is not None:
+        return [((node.lineno, node.col_offset + len(node.arg.encode())), node.annotation)]
+    if isinstance(node, ast.AnnAssign) and node.value is not None:
+        assert node.target.end_lineno is not None
+        assert node.target.end_col_offset is not None
+        return [((node.target.end_lineno, node.target.end_col_offset), node.annotation)]
+    if isinstance(node, ast.FunctionDef) and node.returns is not None:
+        return [((node.returns.lineno, node.returns.col_offset), node.returns)]
+    return []
+
+
 def _reads(node: ast.FunctionDef) -> set[str]:
-    """Names that the function reads from outside: not its arguments, its own variables or annotations."""
+    """Names that the function reads from outside: neither its arguments nor its own variables."""
     arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-    defaults = [*node.args.defaults, *(default for default in node.args.kw_defaults if default is not None)]
     own = {argument.arg for argument in arguments}
     read: set[str] = set()
-    for part in [*node.body, *defaults]:
+    for part in [*node.body, node.args]:
         for inner in ast.walk(part):
-            if isinstance(inner, ast.AnnAssign):
-                inner.annotation = ast.Constant(None)  # walked after this: nothing left to read in it
             if isinstance(inner, ast.Name):
                 (read if isinstance(inner.ctx, ast.Load) else own).add(inner.id)
     return read - own

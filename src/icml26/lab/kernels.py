@@ -53,15 +53,26 @@ def _choose_interpreter() -> None:
     """Without CUDA, have Triton interpret kernels, unless the reader decided otherwise."""
     if "TRITON_INTERPRET" in os.environ or torch.cuda.is_available():
         return
-    if "triton" in sys.modules:
+    os.environ["TRITON_INTERPRET"] = "1"
+    # Triton makes up its mind when it is imported, and torch imports it with the first optimizer that is
+    # made. So it is imported again; what was compiled for a GPU before could not run here anyway. Its
+    # binary part stays, since it cannot be loaded twice.
+    old = [name for name in sys.modules if name.partition(".")[0] == "triton"]
+    stale = [sys.modules.pop(name) for name in old if not name.startswith("triton._C")]
+    gone = {id(module) for module in stale}
+    holders = [
+        name
+        for name, module in list(sys.modules.items())
+        if name.partition(".")[0] not in ("triton", "torch", "__mp_main__")
+        and any(id(value) in gone for value in list(getattr(module, "__dict__", {}).values()))
+    ]
+    if holders:
         warnings.warn(
-            "triton was imported before icml26.lab.kernels and there is no CUDA, so its kernels cannot run "
-            "here; import icml26.lab.kernels first or set TRITON_INTERPRET=1",
+            f"{', '.join(holders)} imported triton before icml26.lab.kernels, and there is no CUDA: kernels "
+            "defined there cannot run here; import icml26.lab.kernels first or set TRITON_INTERPRET=1",
             RuntimeWarning,
             stacklevel=3,
         )
-        return
-    os.environ["TRITON_INTERPRET"] = "1"
 
 
 _choose_interpreter()
