@@ -188,9 +188,9 @@ for level in (0, 2, 4, 6, 8):
 
 # %%
 small = LatticeBermudan(qubits=1)
-circuit = NestedCircuit(small, correction(1, states=8, M0=2))
+circuit = NestedCircuit(small, correction(1, states=8, M0=4))
 values, law = circuit.law()
-expected = outcome_law(NestedQAE(small, M0=2, grid_bits=20).amplitude(1), 8, "cosine")[1]
+expected = outcome_law(NestedQAE(small, M0=4, grid_bits=20).amplitude(1), 8, "cosine")[1]
 assert np.abs(law - expected).max() < 1e-10
 assert circuit.queries() == circuit.term.queries
 lab.say("{qubits} qubits, {queries} sampler calls counted on the tape, as the cost model says; the two laws agree to 1e-10.", qubits=circuit.qubits, queries=circuit.queries())

@@ -34,27 +34,33 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Case:
-    """One coherent circuit: phase states outside, M0 inside, and which correction (None: direct nesting)."""
+    """One coherent circuit: phase states outside, M0 inside, and which correction (None: direct nesting).
+
+    The cosine window with two states tells nothing (its law is uniform whatever the amplitude is), so M0 = 2 goes
+    with the flat window. The clip differs from mere saturation of the outer amplitude from p = 2 on.
+    """
 
     outer: int
     M0: int
     p: int | None
+    window: str = "cosine"
     qubits_per_step: int = 1
 
     @property
     def name(self) -> str:
         """In words, for tables and sentences."""
         what = "direct nesting" if self.p is None else f"correction p = {self.p}"
-        return f"{what}, M = {self.outer} over M0 = {self.M0}, {2**self.qubits_per_step} outcomes a step"
+        return f"{what}, M = {self.outer} over M0 = {self.M0}, {self.window}, {2**self.qubits_per_step} outcomes a step"
 
 
 CASES = (
     Case(outer=8, M0=4, p=None),
     Case(outer=8, M0=8, p=None),
-    Case(outer=8, M0=2, p=0),
-    Case(outer=8, M0=2, p=1),
+    Case(outer=8, M0=4, p=0),
+    Case(outer=8, M0=2, p=1, window="flat"),
     Case(outer=8, M0=4, p=1),
-    Case(outer=4, M0=2, p=1, qubits_per_step=2),
+    Case(outer=4, M0=4, p=1, qubits_per_step=2),
+    Case(outer=4, M0=2, p=2, window="flat"),
 )
 
 
@@ -66,11 +72,11 @@ def circuit_row(case: Case, grid_bits: int = 22) -> dict[str, str | int | float]
     """
     problem = LatticeBermudan(dates=2, qubits=case.qubits_per_step)
     term = direct(case.outer, case.M0) if case.p is None else correction(case.p, case.outer, case.M0)
-    circuit = NestedCircuit(problem, term)
+    circuit = NestedCircuit(problem, term, case.window)
     _, law = circuit.law()
-    emulator = NestedQAE(problem, M0=case.M0, grid_bits=grid_bits, telescoping=case.p is not None)
+    emulator = NestedQAE(problem, M0=case.M0, window=case.window, grid_bits=grid_bits, telescoping=case.p is not None)
     amplitude = emulator.amplitude(case.p or 0)
-    _, expected = outcome_law(amplitude, case.outer, "cosine")
+    _, expected = outcome_law(amplitude, case.outer, case.window)
     return {
         "circuit": case.name,
         "qubits": circuit.qubits,
