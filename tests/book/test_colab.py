@@ -68,13 +68,15 @@ def _run(
 ) -> subprocess.CompletedProcess[str]:
     hidden = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "COV_", "PYTEST_")
     kept = {key: value for key, value in os.environ.items() if not key.startswith(hidden)}
-    return subprocess.run([python, "-c", code], cwd=folder, env=kept | (more or {}), capture_output=True, text=True)
+    kept |= more or {}
+    return subprocess.run([python, "-c", code], cwd=folder, env=kept, capture_output=True, text=True)
 
 
 def _install(python: Path, cell: str, clone: Path, folder: Path) -> None:
-    """Run a set-up cell as it stands; git is told to take the clone where the cell names the public address."""
+    """Run a set-up cell as it stands; git takes the clone where the cell names the public address."""
     (address,) = re.findall(r"git\+(https://[^\"@]+)@main", cell)
-    git = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": f"url.file://{clone}.insteadOf", "GIT_CONFIG_VALUE_0": address}
+    git = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_VALUE_0": address}
+    git["GIT_CONFIG_KEY_0"] = f"url.file://{clone}.insteadOf"
     ran = _run(python, cell, folder, git)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout == ""  # the stored notebook shows nothing there, and nbval compares
@@ -137,7 +139,7 @@ print(len(table.frame))
 @pytest.mark.network
 @pytest.mark.parametrize("runtime", colab_check.runtimes(ROOT), ids=lambda runtime: runtime.name)
 def test_installing_replaces_nothing(runtime: colab_check.Runtime) -> None:
-    """The extra `all` is the union of the chapters' (another test), so a resolution for it serves each of them."""
+    """The extra `all` is the union of the chapters' (another test), so its resolution serves each of them."""
     pins, why = colab_check.check(PROJECT, runtime, "all")
     assert why == ""
     names = {colab_check.normal(pin.partition("==")[0]) for pin in pins}
@@ -148,13 +150,8 @@ def test_installing_replaces_nothing(runtime: colab_check.Runtime) -> None:
 @pytest.mark.network
 @pytest.mark.parametrize("requirement", ["numpy<2", "pandas>=3", "torch>=2.12"])
 def test_a_requirement_that_would_replace_something_is_seen(requirement: str) -> None:
-    project = '[project]
-name = "x"
-version = "1"
-requires-python = ">=3.11"
-'
-    project += f'dependencies = ["{requirement}"]
-'
+    project = '[project]\nname = "x"\nversion = "1"\nrequires-python = ">=3.11"\n'
+    project += f'dependencies = ["{requirement}"]\n'
     pins, why = colab_check.check(project, colab_check.runtimes(ROOT)[0], "")
     assert pins == []
     assert re.split("[<>]", requirement)[0] in why
