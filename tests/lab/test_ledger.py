@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from icml26.lab import ledger
 from icml26.lab.ledger import Argued, AtLeast, Claim, Direction, OutOfReach, Within
 
@@ -26,7 +27,15 @@ CLAIMS = (
         rtol=0.1,
     ),
     Claim(
-        "speed", "Ten times faster", "10 ×", "Section 5", "timing", AtLeast(10), refuted_by=9, unit="×", rtol=0.5
+        "speed",
+        "Ten times faster",
+        "10 ×",
+        "Section 5",
+        "timing",
+        AtLeast(10),
+        refuted_by=9,
+        unit="×",
+        rtol=0.5,
     ),
     Claim(
         "theorem",
@@ -37,7 +46,9 @@ CLAIMS = (
         Argued(("mean", "coupling")),
         refuted_by={"mean": True, "coupling": False},
     ),
-    Claim("hardware", "It runs on a device", "99 %", "Fig. 9", "value", OutOfReach("hire one"), refuted_by=None),
+    Claim(
+        "hardware", "It runs on a device", "99 %", "Fig. 9", "value", OutOfReach("hire one"), refuted_by=None
+    ),
 )
 
 
@@ -65,9 +76,12 @@ def test_the_file_has_exactly_the_agreed_form(folder):
     written = json.loads((folder / "01_nested_expectations.cpu.json").read_text())
     assert written == book.as_dict()
     assert list(written) == ["chapter", "slug", "profile", "claims", "findings"]
-    keys = "id claim paper source kind rule refuted_by measured unit interval scale rtol verdict".split()
+    keys = ["id", "claim", "paper", "source", "kind", "rule", "refuted_by"]
+    keys += ["measured", "unit", "interval", "scale", "rtol", "verdict"]
     assert [list(row) for row in written["claims"]] == [keys] * 5
-    assert [row["id"] for row in written["claims"]] == [claim.id for claim in CLAIMS]  # not the order of judging
+    assert [row["id"] for row in written["claims"]] == [
+        claim.id for claim in CLAIMS
+    ]  # not the order of judging
     assert written["claims"][0] == {
         "id": "slope",
         "claim": "The error falls as 1/M",
@@ -156,7 +170,9 @@ def test_judging_again_needs_the_same_numbers(folder):
 
 def test_what_cannot_be_entered(folder):
     book = ledger.open("01", "nested_expectations", CLAIMS)
-    with pytest.raises(ValueError, match="'slop' is no claim of nested_expectations, the claims are slope, gain"):
+    with pytest.raises(
+        ValueError, match="'slop' is no claim of nested_expectations, the claims are slope, gain"
+    ):
         book.judge("slop", 1.0)
     for bad in (math.nan, math.inf):
         with pytest.raises(ValueError, match="measured must be finite"):
@@ -231,10 +247,11 @@ def test_a_malformed_claim(change, words):
 def test_each_judgement_prints_one_line(folder, capsys):
     _filled()
     assert capsys.readouterr().out.splitlines() == [
-        "∴ theorem: argued — 2 of 2 checks (rule: the argument, and these finite checks pass: mean, coupling)",
+        "∴ theorem: argued — 2 of 2 checks "
+        "(rule: the argument, and these finite checks pass: mean, coupling)",
         "✓ slope: reproduced — -0.9688 [-1.000, -0.9000] (rule: within 0.1 of -1)",
-        "↗ gain: direction reproduced — 0.5000 nats [0.2500, 0.7500] (rule: 95 % interval above 0 and effect "
-        "at least 0.2 above it (a third of the paper's 0.6))",
+        "↗ gain: direction reproduced — 0.5000 nats [0.2500, 0.7500] "
+        "(rule: 95 % interval above 0 and effect at least 0.2 above it (a third of the paper's 0.6))",
         "✓ speed: reproduced — 12 × (rule: at least 10)",
         "○ hardware: out of reach here (rule: out of reach here; recipe: hire one)",
         "! finding heavy-tail: The cost has no variance (1.500)",
@@ -270,13 +287,19 @@ def test_the_table_reads_on_a_phone_in_the_dark_and_aloud(folder, monkeypatch):
     assert "overflow-x:auto" in cells.tags[0][1]["style"]
     assert cells.tags[0][1]["aria-label"]
     assert cells.tags[0][1]["tabindex"] == "0"  # the keyboard can scroll what is wider than the phone
-    assert set(re.findall(r"(?<![-\w])(?:color|background)\s*:\s*([^;\"]+)", page)) <= {"inherit", "transparent"}
+    assert set(re.findall(r"(?<![-\w])(?:color|background)\s*:\s*([^;\"]+)", page)) <= {
+        "inherit",
+        "transparent",
+    }
     assert "Ours wins <by> a third & more" in cells.texts  # escaped: it came through as text
     assert cells.texts.count("not judged yet") == 4
     assert "↗ direction reproduced" in cells.texts
     assert "A < B (1.500)" in cells.texts
     text = repr(sheet)
-    assert "↗ direction reproduced: Ours wins <by> a third & more (paper: 0.6; 0.5000 nats [0.2500, 0.7500])" in text
+    assert (
+        "↗ direction reproduced: Ours wins <by> a third & more (paper: 0.6; 0.5000 nats [0.2500, 0.7500])"
+        in text
+    )
     assert "not judged yet: Ten times faster (paper: 10 ×; nothing measured)" in text
 
 

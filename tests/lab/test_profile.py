@@ -4,6 +4,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+
 from icml26.lab import profile
 
 
@@ -15,7 +16,9 @@ def _clean(monkeypatch):
 
 def _torch(cuda: bool):
     """A stand-in torch, so that both kinds of machine can be tried on either."""
-    return SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: cuda), device=lambda name: f"device {name}")
+    return SimpleNamespace(
+        cuda=SimpleNamespace(is_available=lambda: cuda), device=lambda name: f"device {name}"
+    )
 
 
 @pytest.mark.parametrize(("cuda", "expected"), [(True, "gpu"), (False, "cpu")])

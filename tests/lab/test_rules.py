@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from icml26.lab.ledger import Argued, AtLeast, AtMost, Between, Direction, OutOfReach, Within
 
 YES, DIRECTION, NO = "reproduced", "direction reproduced", "not reproduced"

@@ -5,6 +5,7 @@ import random
 import numpy as np
 import pytest
 import torch
+
 from icml26.lab import seed
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Real
-from scipy import stats
+from scipy.special import bdtr, stdtrit
 
 # A contestant quicker than this is called several times per round, so that the clock's grain does not matter.
 _SHORTEST = 2e-3
@@ -62,7 +62,7 @@ class Race:
     @property
     def coverage(self) -> float:
         """The probability with which the ratios' intervals cover the true median ratio (at least)."""
-        return 1 - 2 * float(stats.binom.cdf(_skipped(self.rounds), self.rounds, 0.5))
+        return 1 - 2 * float(bdtr(_skipped(self.rounds), self.rounds, 0.5))
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -113,7 +113,7 @@ def race(
     """Time peers fairly: in rounds, each round calling every contestant once, in an order shuffled anew.
 
     A slow spell of the machine then hits all of a round, and the ratio is taken within rounds. The garbage
-    collector runs before, not during a call; CUDA work is waited for. Calls shorter than 2 ms are repeated
+    collector runs between, not during calls; CUDA work is waited for. Calls shorter than 2 ms are repeated
     within a round. Memory is measured in one call of its own, after the rounds: tracing costs time. It is the
     peak of CUDA memory where torch has a CUDA device in use, else of what Python and NumPy allocate (torch's
     CPU memory is not seen).
@@ -137,10 +137,7 @@ def race(
         raise ValueError(f"repeats must be at least 2, got {repeats}")
     if warmup < 1:
         raise ValueError(f"warmup must be at least 1, got {warmup}: a first call compiles and fills caches")
-    calls = {}
-    for name, call in contestants.items():
-        first = min(_timed(call, 1) for _ in range(warmup))
-        calls[name] = max(1, math.ceil(_SHORTEST / max(first, 1e-9))) if first < _SHORTEST else 1
+    calls = {name: _calls(call, warmup) for name, call in contestants.items()}
     shuffler = random.Random(seed)
     order = list(contestants)
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
@@ -176,9 +173,11 @@ def exponent(
             raise ValueError(f"{argument} must be positive and finite, got {values.tolist()}")
     if np.ptp(x) == 0:
         raise ValueError(f"sizes must differ, got {x.tolist()}")
-    line = stats.linregress(np.log(x), np.log(y))
-    half = float(stats.t.ppf(0.975, len(x) - 2)) * float(line.stderr)
-    slope = float(line.slope)
+    u, v = np.log(x) - np.log(x).mean(), np.log(y) - np.log(y).mean()
+    slope = float(u @ v / (u @ u))
+    # The standard error by hand: linregress gives NaN where all the costs are equal.
+    error = math.sqrt(float(np.sum((v - slope * u) ** 2)) / (len(x) - 2) / float(u @ u))
+    half = float(stdtrit(len(x) - 2, 0.975)) * error
     return slope, slope - half, slope + half
 
 
@@ -206,9 +205,20 @@ def clock(seconds: float | int) -> str:
     return f"⏱ {value:.{decimals}f} {unit}"
 
 
+def _calls(call: Callable[[], object], warmup: int) -> int:
+    """Warm a contestant up; how many of its calls make one measurable timing."""
+    each = min(_timed(call, 1) for _ in range(warmup))
+    calls = 1
+    while each * calls < _SHORTEST:
+        # By tenfold steps at most: a cold first guess may be far too long, a lucky one far too short.
+        calls = min(10 * calls, math.ceil(1.2 * _SHORTEST / max(each, 1e-9)))
+        each = _timed(call, calls)
+    return calls
+
+
 def _timed(call: Callable[[], object], calls: int) -> float:
     """Wall seconds per call."""
-    gc.collect()
+    gc.collect(1)  # the young objects: those that calls leave behind
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -260,5 +270,5 @@ def _synchronise() -> None:
 
 def _skipped(rounds: int) -> int:
     """How many order statistics a 95 % interval of the median leaves out at either end."""
-    skipped = int(stats.binom.ppf(0.025, rounds, 0.5)) - 1
-    return max(0, skipped)
+    below = bdtr(np.arange(rounds), rounds, 0.5)  # binomial distribution function
+    return max(0, int(np.searchsorted(below, 0.025)) - 1)

@@ -13,15 +13,17 @@ import importlib.metadata
 import importlib.util
 import io
 import json
+import operator
 import os
 import platform
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 import pandas as pd
 
@@ -68,7 +70,7 @@ def write(
     frame: pd.DataFrame,
     *,
     command: str,
-    seeds: Sequence[int],
+    seeds: Sequence[SupportsIndex],
     inputs: Mapping[str, Path | str] | None = None,
     depends: Sequence[str] = (),
     settings: Any = None,
@@ -108,7 +110,7 @@ def write(
     csv = frame.to_csv(index=False, float_format="%.10g", lineterminator="\n")
     provenance = {
         "command": command,
-        "seeds": [int(seed) for seed in seeds],
+        "seeds": [operator.index(seed) for seed in seeds],
         "settings": _settings(settings),
         "inputs": {label: _input_sha256(label, source) for label, source in (inputs or {}).items()},
         "code": {module: code_sha256(module) for module in depends},
@@ -272,7 +274,8 @@ def _kind(column: "pd.Series[Any]") -> str:
     if kind in "fiub" and isinstance(column.dtype, type(column.to_numpy().dtype)):
         return {"f": "float64", "i": "int64", "u": "int64", "b": "bool"}[kind]
     values = column.dropna()
-    if not all(isinstance(value, str) for value in values):
+    text = isinstance(column.dtype, pd.StringDtype) or column.dtype == object
+    if not (text and all(isinstance(value, str) for value in values)):
         raise TypeError(
             f"frame: column {column.name!r} must hold numbers, bools or strings, got {column.dtype}"
         )
@@ -304,11 +307,17 @@ def _versions(depends: Sequence[str]) -> dict[str, str]:
     for module in depends:
         for tree in _trees(module).values():
             names |= _imported(tree)
-    owners = importlib.metadata.packages_distributions()
+    owners = _owners()
     found = {owner for name in names - set(sys.stdlib_module_names) for owner in owners.get(name, ())}
     return {"python": platform.python_version()} | {
         owner: importlib.metadata.version(owner) for owner in sorted(found)
     }
+
+
+@cache
+def _owners() -> Mapping[str, list[str]]:
+    """Top-level module -> the distributions it comes from; reading all their metadata takes seconds."""
+    return importlib.metadata.packages_distributions()
 
 
 def _imported(tree: ast.Module) -> set[str]:
