@@ -58,7 +58,7 @@ def shown(monkeypatch):
     import IPython.display
 
     out = []
-    monkeypatch.setattr(IPython.display, "display", lambda thing: out.append(thing.data))
+    monkeypatch.setattr(IPython.display, "display", lambda thing: out.append(getattr(thing, "data", "")))
     return out
 
 

