@@ -4,6 +4,7 @@ Optional: skipped where the Python package playwright or a Chromium is missing. 
 """
 
 import importlib
+import importlib.util
 import os
 import shutil
 import sys
@@ -33,6 +34,17 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not CHROMIUM, reason="no Chromium on this machine"),
 ]
+
+
+def _built_book():
+    """The module beside this one with the fixture that builds the book."""
+    spec = importlib.util.spec_from_file_location("built_book", Path(__file__).with_name("built_book.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+book_html = _built_book().book_html
 
 # Formulas that are not typeset, or typeset as an error.
 MATHS_FAULTS = """async () => {
