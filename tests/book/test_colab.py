@@ -77,8 +77,7 @@ def _install(python: Path, cell: str, clone: Path, folder: Path) -> None:
     (address,) = re.findall(r"git\+(https://[^\"@]+)@main", cell)
     git = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_VALUE_0": address}
     git["GIT_CONFIG_KEY_0"] = f"url.file://{clone}.insteadOf"
-    uninstalled = subprocess.run([python, "-m", "pip", "uninstall", "-q", "-y", "icml26"], capture_output=True)
-    assert uninstalled.returncode == 0
+    subprocess.run([python, "-m", "pip", "uninstall", "-q", "-y", "icml26"], check=True, capture_output=True)
     ran = _run(python, cell, folder, git)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout == ""  # the stored notebook shows nothing there, and nbval compares
