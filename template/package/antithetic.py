@@ -27,7 +27,7 @@ def plain_mean(f: Function, n: int, runs: int, rng: np.random.Generator) -> Floa
         are not finite.
     """
     _check(n, runs)
-    return _values(f, rng.random((runs, n))).mean(axis=1)
+    return _row_means(f, rng.random((runs, n)))
 
 
 def antithetic_mean(f: Function, n: int, runs: int, rng: np.random.Generator) -> Float[np.ndarray, "runs"]:
@@ -37,7 +37,7 @@ def antithetic_mean(f: Function, n: int, runs: int, rng: np.random.Generator) ->
     """
     _check(n, runs)
     points = rng.random((runs, n // 2))
-    return _values(f, np.concatenate([points, 1 - points], axis=1)).mean(axis=1)
+    return _row_means(f, np.concatenate([points, 1 - points], axis=1))
 
 
 def _check(n: int, runs: int) -> None:
@@ -47,7 +47,7 @@ def _check(n: int, runs: int) -> None:
         raise ValueError(f"runs: got {runs}, expected at least 1")
 
 
-def _values(f: Function, points: np.ndarray) -> np.ndarray:
+def _row_means(f: Function, points: np.ndarray) -> np.ndarray:
     values = np.asarray(f(points), dtype=np.float64)
     if values.shape != points.shape:
         raise ValueError(
@@ -55,4 +55,5 @@ def _values(f: Function, points: np.ndarray) -> np.ndarray:
         )
     if not np.isfinite(values).all():
         raise ValueError("f: got values that are not finite, expected finite ones on [0, 1]")
-    return values
+    means: np.ndarray = values.mean(axis=1)
+    return means

@@ -9,6 +9,7 @@ import argparse
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -66,7 +67,7 @@ def race_table(chosen: Settings, seeds: int) -> pd.DataFrame:
     """Times of the methods at the largest size, as ratios against the plain estimate."""
     n = chosen.sizes[-1]
     contestants: dict[str, Callable[[], object]] = {
-        name: (lambda estimate=estimate: estimate(np.exp, n, chosen.runs, np.random.default_rng(0)))
+        name: partial(estimate, np.exp, n, chosen.runs, np.random.default_rng(0))
         for name, estimate in METHODS.items()
     }
     return lab.race(contestants, reference="plain", repeats=max(7, seeds)).frame

@@ -14,7 +14,7 @@ def show_spread(n: int, pairs: str) -> tuple[Figure, str]:
     estimate = {"independent": plain_mean, "mirrored": antithetic_mean}[pairs]
     means = estimate(np.exp, n, 500, np.random.default_rng(0))
     figure, axes = plt.subplots()
-    axes.hist(means, bins=np.linspace(1.2, 2.3, 45), color=lab.COLOURS["blue"])
+    axes.hist(means, bins=np.linspace(1.2, 2.3, 45).tolist(), color=lab.COLOURS["blue"])
     axes.axvline(np.e - 1, color=lab.COLOURS["vermillion"], label="e − 1")
     axes.set_xlabel("estimate of the mean")
     axes.set_ylabel("runs")

@@ -18,4 +18,5 @@ def sobol_mean(
     if n < 1 or n & (n - 1):
         raise ValueError(f"n: got {n}, expected a power of two")
     points = np.stack([qmc.Sobol(1, rng=rng).random(n)[:, 0] for _ in range(runs)])
-    return np.asarray(f(points), dtype=np.float64).mean(axis=1)
+    means: np.ndarray = np.asarray(f(points), dtype=np.float64).mean(axis=1)
+    return means

@@ -58,7 +58,7 @@ def test_constraints_cover_and_satisfy_what_is_installed_by_make() -> None:
         pin = pins.get(canonicalize_name(requirement.name))
         assert pin is not None, f"{requirement.name} is not in constraints.txt"
         version = str(pin.specifier).removeprefix("==")
-        assert requirement.specifier.contains(version, prereleases=True), f"{requirement}: pinned to {version}"
+        assert requirement.specifier.contains(version, prereleases=True), f"{requirement}: pin {version}"
 
 
 def test_the_installed_versions_are_the_pinned_ones() -> None:
