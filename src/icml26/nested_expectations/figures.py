@@ -64,9 +64,9 @@ def plot_tree(problem: LatticeBermudan) -> Figure:
             zorder=2,
         )
         axes.annotate(
-            f"{problem.size(date)} nodes",
+            f"{problem.size(date)} node{'s' if date else ''}",
             (date, height.max()),
-            xytext=(0, 10),
+            xytext=(0 if date else 12, 10),
             textcoords="offset points",
             ha="center",
             fontsize=11,
@@ -103,7 +103,8 @@ def show_law(angle: int, M: int) -> tuple[Figure, str]:
     axes.set_xlabel("outcome 180° j / M")
     axes.set_ylabel("probability")
     axes.set_xlim(-6, 186)
-    axes.set_ylim(0, 1)
+    axes.set_yscale("log")  # stray outcomes are rare, and it is they that spoil the RMSE
+    axes.set_ylim(1e-4, 1.5)
     axes.legend(loc="upper center")
     return figure, f"a = {a:.4f}   " + "   ".join(text)
 
@@ -169,13 +170,13 @@ def plot_costs(tail: pd.DataFrame, costs: Int[np.ndarray, " n"], fixed: int) -> 
     left.set_yscale("log")
     left.set_xlabel("cost in sampler calls")
     left.set_ylabel("draws")
-    left.legend(fontsize=10)
-    seen = tail[tail["tail"] > 0].groupby("t")["tail"].mean()
+    seen = tail.groupby("t")["tail"].mean()
+    seen = seen[seen > 0]
     right.loglog(seen.index, seen, "o", color=lab.COLOURS["green"], label="P(cost > t)")
     t = np.array([8.0, seen.index.max()])
     guide(right, t, seen.loc[8] * (t / 8.0) ** -(np.log(1 / 0.4) / np.log(2)), "−1.32")
     right.set_xlabel("t")
-    right.legend(fontsize=10)
+    figure.legend(loc="outside upper center", ncols=3, fontsize=11)
     return figure
 
 
