@@ -242,7 +242,7 @@ class Ledger:
 class _Sheet:
     """The ledger as a table: HTML for a notebook, lines for a terminal."""
 
-    COLUMNS = ("claim", "paper", "measured", "scale", "rule", "verdict")
+    COLUMNS = ("claim", "verdict", "paper", "measured", "scale", "rule")  # a phone shows the first two
 
     def __init__(self, ledger: Ledger) -> None:
         blank = {"measured": None, "interval": None, "scale": "", "verdict": ""}
@@ -253,7 +253,7 @@ class _Sheet:
             row = ledger._rows.get(claim.id, {**blank, "unit": claim.unit})
             verdict = f"{_SIGNS[row['verdict']]} {row['verdict']}" if row["verdict"] else "not judged yet"
             seen = _measured(row)
-            self.rows.append((claim.claim, claim.paper, seen, row["scale"], str(claim.rule), verdict))
+            self.rows.append((claim.claim, verdict, claim.paper, seen, row["scale"], str(claim.rule)))
 
     def _repr_html_(self) -> str:
         # No colour of its own: the page's text colour and translucent lines do in light and in dark.
@@ -264,7 +264,7 @@ class _Sheet:
         for first, *others in self.rows:
             cells = "".join(f'<td style="{cell}">{html.escape(text)}</td>' for text in others)
             first = (
-                f'<th scope="row" style="{cell};font-weight:normal;min-width:14em">{html.escape(first)}</th>'
+                f'<th scope="row" style="{cell};font-weight:normal;min-width:11em">{html.escape(first)}</th>'
             )
             body += f"<tr>{first}{cells}</tr>\n"
         notes = "".join(
@@ -280,9 +280,7 @@ class _Sheet:
         )
 
     def __repr__(self) -> str:
-        lines = [
-            f"{row[-1]}: {row[0]} (paper: {row[1]}; {row[2] or 'nothing measured'})" for row in self.rows
-        ]
+        lines = [f"{row[1]}: {row[0]} (paper: {row[2]}; {row[3] or 'nothing measured'})" for row in self.rows]
         lines += [f"! {f['text']} ({_short(f['measured'])})" for f in self.findings]
         return "\n".join(lines)
 
