@@ -99,7 +99,7 @@ def fit(
 
     On a CPU an interrupted and resumed run equals an uninterrupted one bit for bit, if `batches` depends on
     nothing but its index and those generators. On Ctrl-C the running step is finished, the checkpoint
-    written, and KeyboardInterrupt raised; a second Ctrl-C does not wait.
+    written, and KeyboardInterrupt raised; a second Ctrl-C does not wait, and the file stays as last written.
 
     Raises ValueError (arguments; a checkpoint of another run; batches that end early), TypeError (a loss that
     is no scalar tensor), FloatingPointError (loss or clipped gradient is NaN or infinite: names the step, the
@@ -149,7 +149,8 @@ class _Run:
         self.model, self.optimizer, self.feed = model, optimizer, feed
         self.amp, self.seed, self.accumulate = amp, seed, accumulate
         self.scaler = torch.amp.GradScaler("cuda", enabled=amp)
-        self.rates = [float(group["lr"]) for group in optimizer.param_groups]
+        for group in optimizer.param_groups:  # torch's own name for it, so a second fit() finds it too
+            group.setdefault("initial_lr", float(group["lr"]))
         self.losses: list[float] = []
         self.step, self.skipped, self.seconds = 0, 0, 0.0
 
@@ -165,8 +166,8 @@ class _Run:
         began = time.perf_counter()
         if schedule is not None:
             factor = float(schedule(self.step))
-            for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
-                group["lr"] = rate * factor
+            for group in self.optimizer.param_groups:
+                group["lr"] = group["initial_lr"] * factor
         self.optimizer.zero_grad(set_to_none=True)
         total = torch.zeros((), dtype=torch.float64 if place.type == "cpu" else torch.float32, device=place)
         for _ in range(self.accumulate):
@@ -226,7 +227,8 @@ class _Run:
         for name, value in expected.items():
             if found.get(name) != value:
                 raise ValueError(
-                    f"checkpoint: {path} is of another run: its {name} is {found.get(name)!r}, expected {value!r}"
+                    f"checkpoint: {path} is of another run: its {name} is {found.get(name)!r}, "
+                    f"expected {value!r}"
                 )
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
