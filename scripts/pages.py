@@ -167,7 +167,7 @@ def main(arguments: list[str] | None = None) -> int:
         wrong += 1
         print(f"{path.relative_to(root).as_posix()} belongs to no package")
     if wrong:
-        print("Run: python scripts/pages.py")
+        print("Run: make pages   (or: python scripts/pages.py)")
     return int(wrong > 0)
 
 

@@ -75,6 +75,30 @@ AROUND = """input => {
   return [...copy.querySelectorAll("img")].map(i => i.src).join() + "\\n" + copy.textContent;
 }"""
 
+# Text in the article that can hardly be told from what lies behind it (contrast below 3).
+FAINT = """() => {
+  const parse = c => c.match(/[\\d.]+/g).map(Number);
+  const light = c => parse(c).slice(0, 3).map(v => v / 255)
+    .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const behind = e => {
+    for (; e; e = e.parentElement) {
+      const colour = getComputedStyle(e).backgroundColor, parts = parse(colour);
+      if (parts.length < 4 || parts[3] > 0.5) return colour;
+    }
+    return "rgb(255, 255, 255)";
+  };
+  const found = [];
+  for (const e of document.querySelectorAll("article *")) {
+    const own = [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim());
+    if (!own || e.closest("svg, script, style, mjx-container, .highlight, a.headerlink")) continue;
+    if (!e.getClientRects().length) continue;
+    const [a, b] = [light(getComputedStyle(e).color), light(behind(e))].sort((x, y) => y - x);
+    if ((a + 0.05) / (b + 0.05) < 3) found.push("faint text: " + e.outerHTML.slice(0, 90));
+  }
+  return found.slice(0, 3);
+}"""
+
 BRIGHTNESS = """() => {
   const [r, g, b] = getComputedStyle(document.body).backgroundColor.match(/[\\d.]+/g).map(Number);
   return (0.2126 * r + 0.7152 * g + 0.0722 * b) / 255;
@@ -92,10 +116,8 @@ def browser():
 class Window:
     """One browser window that notes errors and outside requests, and lets none of these through."""
 
-    def __init__(self, browser, width=1280, height=900, mode="light"):
-        self.context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=mode)
-        self.context.add_init_script(f"localStorage.setItem('mode', '{mode}')")
-        self.context.add_init_script(f"localStorage.setItem('theme', '{mode}')")
+    def __init__(self, browser, width=1280, height=900):
+        self.context = browser.new_context(viewport={"width": width, "height": height}, color_scheme="light")
         self.faults = []
         self.context.route("**/*", self._route)
         self.page = self.context.new_page()
@@ -137,35 +159,44 @@ def move_sliders(page):
     return faults
 
 
-def faults_of(window, path, mode):
+def faults_of(window, path):
+    """Everything that is wrong with one page, first in the light and then, switched over, in the dark."""
     window.open(path)
-    faults = window.page.evaluate(MATHS_FAULTS) + window.page.evaluate(OVERFLOW)
-    bright = window.page.evaluate(BRIGHTNESS)
-    if (bright > 0.5) != (mode == "light"):
-        faults.append(f"the page is not {mode}: brightness {bright:.2f}")
-    nameless = "() => [...document.images].filter(i => !i.alt.trim()).length"
-    if n := window.page.evaluate(nameless):
+    page = window.page
+    faults = page.evaluate(MATHS_FAULTS) + page.evaluate(OVERFLOW)
+    if n := page.evaluate("() => [...document.images].filter(i => !i.alt.trim()).length"):
         faults.append(f"{n} pictures without description")
     broken = (
         "() => [...document.images].filter(i => i.complete && !i.naturalWidth).map(i => i.src.slice(0, 99))"
     )
-    faults += [f"broken picture: {source}" for source in window.page.evaluate(broken)]
-    return faults + move_sliders(window.page) + window.faults
+    faults += [f"broken picture: {source}" for source in page.evaluate(broken)]
+    faults += move_sliders(page)
+    for mode in ("light", "dark"):
+        page.emulate_media(color_scheme=mode)
+        page.evaluate("mode => { document.documentElement.dataset.theme = mode }", mode)
+        page.wait_for_timeout(20)
+        bright = page.evaluate(BRIGHTNESS)
+        if (bright > 0.5) != (mode == "light"):
+            faults.append(f"the page is not {mode}: brightness {bright:.2f}")
+        faults += [f"{mode}: {text}" for text in page.evaluate(FAINT)]
+    page.emulate_media(color_scheme="light")
+    return faults + window.faults
 
 
-@pytest.mark.parametrize("mode", ["light", "dark"])
 @pytest.mark.parametrize(("width", "height"), [(1280, 900), (390, 844)])
-def test_every_page_is_sound(browser, book_html, width, height, mode):
+def test_every_page_is_sound(browser, book_html, width, height):
     pages = [p for p in sorted(book_html.rglob("*.html")) if "_static" not in p.relative_to(book_html).parts]
     pages.remove(book_html / "index.html")  # only sends the reader on to book/index.html
-    window = Window(browser, width, height, mode)
+    window = Window(browser, width, height)
     try:
-        wrong = {str(p.relative_to(book_html)): faults_of(window, p, mode) for p in pages}
+        wrong = {str(p.relative_to(book_html)): faults_of(window, p) for p in pages}
     finally:
         window.close()
     assert not {name: faults for name, faults in wrong.items() if faults}
 
 
+PAPER = "<style>body { background: #fff }</style>"
+NIGHT = "<style>@media (prefers-color-scheme: dark) { body { background: #111; color: #eee } }</style>"
 BROKEN = {
     "outside request": '<img alt="x" src="https://example.org/x.png">',
     "console": "<script>throw new Error('broken')</script>",
@@ -176,16 +207,19 @@ BROKEN = {
     "broken picture": '<img alt="x" src="data:image/png;base64,AAAA">',
     "changes nothing": '<figure><label><input type="range" min="0" max="3"></label></figure>',
     "not light": "<style>body { background: #000 }</style>",
+    "not dark": "",
+    "light: faint text": "<article><p style='color: #ddd'>pale</p></article>",
+    "dark: faint text": "<article><p>fine in the light</p></article>"
+    "<style>@media (prefers-color-scheme: dark) { body { background: #000 } p { color: #222 } }</style>",
 }
 
 
 @pytest.mark.parametrize("fault", BROKEN)
 def test_the_check_sees(browser, tmp_path, fault):
-    style = "<style>body { background: #fff }</style>"
-    (tmp_path / "page.html").write_text(f"<!doctype html><meta charset=utf-8>{style}<body>{BROKEN[fault]}")
+    (tmp_path / "page.html").write_text(f"<!doctype html><meta charset=utf-8>{PAPER}<body>{BROKEN[fault]}")
     window = Window(browser, 390)
     try:
-        faults = faults_of(window, tmp_path / "page.html", "light")
+        faults = faults_of(window, tmp_path / "page.html")
     finally:
         window.close()
     assert any(fault in text for text in faults), faults
@@ -193,13 +227,13 @@ def test_the_check_sees(browser, tmp_path, fault):
 
 def test_a_sound_page_passes(browser, tmp_path):
     (tmp_path / "page.html").write_text(
-        "<!doctype html><meta charset=utf-8><style>body { background: #fff }</style><body><figure>"
+        f"<!doctype html><meta charset=utf-8>{PAPER}{NIGHT}<body><article><figure>"
         '<label>k <input type="range" min="0" max="3" value="3" oninput="t.textContent = this.value"></label>'
-        '<pre id="t">3</pre></figure>'
+        '<pre id="t">3</pre></figure></article>'
     )
     window = Window(browser, 390)
     try:
-        assert faults_of(window, tmp_path / "page.html", "light") == []
+        assert faults_of(window, tmp_path / "page.html") == []
     finally:
         window.close()
 

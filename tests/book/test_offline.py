@@ -186,6 +186,9 @@ def test_every_local_link_leads_somewhere(site, book_html):
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
             if not target.exists():
                 wrong.append(f"{path.relative_to(book_html)} -> {link}")
+            # The listings of source code point back to names that their page may leave out.
+            elif "_modules" in path.parts:
+                continue
             elif parts.fragment and target in site and unquote(parts.fragment) not in site[target].anchors:
                 wrong.append(f"{path.relative_to(book_html)} -> {link} (no such anchor)")
     assert not wrong
