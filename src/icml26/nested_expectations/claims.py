@@ -81,7 +81,7 @@ CLAIMS = (
     ),
     Claim(
         id="random-level-fatal",
-        claim="Put into superposition as it is, randomised multilevel Monte Carlo loses the speed-up (exponent 2 or worse)",
+        claim="In superposition, randomised multilevel Monte Carlo loses the speed-up: exponent 2 or more",
         paper="the speed-up is lost",
         source="abstract",
         kind="value",
