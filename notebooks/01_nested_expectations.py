@@ -201,7 +201,7 @@ lab.say("{qubits} qubits, {queries} sampler calls counted on the tape, as the co
 # %% [markdown]
 # ### Why not simply quantise the classical method?
 #
-# The best classical method, READ, tosses a coin to decide how deep to look: level $n$ with probability $r(1-r)^n$, at a cost of $2^n$. On *average* that is cheap. But
+# A good classical method, READ (recursive randomised multilevel Monte Carlo), tosses a coin to decide how deep to look: level $n$ with probability $r(1-r)^n$, at a cost of $2^n$. On *average* that is cheap. But
 # a circuit in superposition takes as long as its slowest branch. Compare READ's costs with the single bar of the telescoped estimate:
 
 # %%
@@ -210,7 +210,7 @@ tail = lab.tables.read("icml26.nested_expectations", "read_tail").frame
 lab.figure(
     figures.plot_costs(tail[tail["depth"] == 2], draws.costs, emulator.cost(0)),
     caption="Cost of single READ draws (left) and its tail from a million draws (right); the telescoped estimate has one cost",
-    alt="Left: histogram of READ costs falling over several decades beside a single vertical bar. Right: the tail probability falls with slope minus 1.32",
+    alt=f"Left: histogram of READ costs falling over several decades beside a single vertical bar. Right: the tail probability falls with slope minus {np.log2(1 / 0.4):.2f}",
 )
 lab.say(
     "READ draws the put's value as {mean:.2f} ± {error:.2f}. Half its draws cost {median:.0f} calls, the dearest of fifty thousand cost {largest:,.0f}.",

@@ -186,7 +186,7 @@ def plot_costs(tail: pd.DataFrame, costs: Int[np.ndarray, " n"], fixed: int) -> 
     seen = seen[seen > 0]
     right.loglog(seen.index, seen, "o", color=lab.COLOURS["green"], label="P(cost > t)")
     t = np.array([8.0, seen.index.max()])
-    guide(right, t, seen.loc[8] * (t / 8.0) ** -(np.log(1 / 0.4) / np.log(2)), "−1.32")
+    guide(right, t, seen.loc[8] * (t / 8.0) ** -np.log2(1 / 0.4), f"−{np.log2(1 / 0.4):.2f}")
     right.set_xlabel("t")
     figure.legend(loc="outside upper center", ncols=3, fontsize=11)
     return figure
