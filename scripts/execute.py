@@ -8,7 +8,6 @@ builds. When both notebooks of a chapter ran, the ledger that they wrote is copi
 
 from __future__ import annotations
 
-import argparse
 import os
 import resource
 import sys
@@ -19,6 +18,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from nbformat import NotebookNode
 
+import commands
 import ledgers
 import pairs
 
@@ -87,13 +87,10 @@ def execute_chapter(name: str, sources: list[Path], root: Path) -> bool:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    options = commands.options(__doc__)
     options.add_argument(
         "--chapter", default="", help="number, slug or NN_slug of one chapter; all without it"
     )
-    options.add_argument("--root", type=Path, default=pairs.ROOT, help="the book's folder")
     parsed = options.parse_args(arguments)
     chosen = ledgers.choose(list(pairs.chapters(parsed.root)), parsed.chapter)
     sources = pairs.chapters(parsed.root)
