@@ -7,8 +7,9 @@ import os
 import shutil
 from pathlib import Path
 
-import chapters
 import pytest
+
+import chapters
 import scoreboard
 
 sync_api = pytest.importorskip("playwright.sync_api")
