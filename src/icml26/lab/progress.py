@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -32,7 +32,7 @@ def progress(iterable: Iterable[T], desc: str = "", total: int | None = None) ->
     return tqdm(iterable, desc=desc or None, total=total, file=sys.stderr, leave=False)
 
 
-def bar(desc: str, total: int | None, initial: int = 0, unit: str = "it") -> tqdm[None]:
+def bar(desc: str, total: int | None, initial: int = 0, unit: str = "it") -> tqdm[Any]:
     """A bar to be moved by hand with `update`, under the same rule: it is disabled where nobody watches.
 
     Args:
@@ -43,7 +43,7 @@ def bar(desc: str, total: int | None, initial: int = 0, unit: str = "it") -> tqd
     """
     from tqdm import tqdm
 
-    return tqdm(
+    shown: tqdm[Any] = tqdm(
         desc=desc,
         total=total,
         initial=initial,
@@ -52,6 +52,7 @@ def bar(desc: str, total: int | None, initial: int = 0, unit: str = "it") -> tqd
         file=sys.stderr,
         disable=not _watched(),
     )
+    return shown
 
 
 def _watched() -> bool:
