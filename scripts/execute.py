@@ -43,6 +43,7 @@ def run(notebook: NotebookNode, folder: Path, *, timeout: int = CELL_TIMEOUT) ->
         timeout=timeout,
         kernel_name="python3",
         record_timing=False,
+        coalesce_streams=True,  # how prints are split into messages depends on the machine's load
         resources={"metadata": {"path": str(folder)}},
     )
     client.execute(env={**os.environ, **ENVIRONMENT})

@@ -4,9 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from icml26.nested_expectations import experiment, figures, summary
-
-SEEDED = ("sampled", "read_tail", "read_spread", "applications")
+from icml26.nested_expectations import experiment, figures, sampled_runs, summary
 
 
 @pytest.fixture(scope="module")
@@ -14,7 +12,7 @@ def smoke():
     """Every table but the race, small."""
     made = {}
     for name, make in experiment.TABLES.items():
-        if name not in ("race", "circuits", "convergence"):
+        if name not in ("race", "circuits", "convergence", "mlmc_peer"):  # slow, or need a peer
             made[name] = make(experiment.SMOKE, 2)
     return made
 
@@ -29,8 +27,8 @@ def test_the_gpu_profile_takes_the_device_path(monkeypatch):
     monkeypatch.setenv("ICML26_PROFILE", "gpu")
     monkeypatch.setenv("ICML26_SMOKE", "1")
     called = []
-    real = experiment.read_on_device
-    monkeypatch.setattr(experiment, "read_on_device", lambda *a, **k: called.append(1) or real(*a, **k))
+    real = sampled_runs.read_on_device
+    monkeypatch.setattr(sampled_runs, "read_on_device", lambda *a, **k: called.append(1) or real(*a, **k))
     assert experiment.settings() == experiment.SMOKE
     frame = experiment.sampled(experiment.settings(), 2)
     assert called
@@ -40,7 +38,7 @@ def test_the_gpu_profile_takes_the_device_path(monkeypatch):
 
 def test_the_cpu_profile_does_not(monkeypatch):
     monkeypatch.setenv("ICML26_PROFILE", "cpu")
-    monkeypatch.setattr(experiment, "read_on_device", lambda *a, **k: pytest.fail("the cpu profile uses numpy"))
+    monkeypatch.setattr(sampled_runs, "read_on_device", lambda *a, **k: pytest.fail("the cpu profile uses numpy"))
     experiment.sampled(experiment.SMOKE, 2)
 
 
@@ -53,10 +51,12 @@ def test_seeds_are_independent_and_repeat(smoke):
 
 def test_every_figure_draws(smoke):
     exact, sampled = smoke["exact"], smoke["sampled"]
-    curves = {2: {"clip": summary.quantum_curve(exact, 2, "clip"), "READ": summary.sampled_curve(sampled, 2, "READ, r = 0.6")}}
+    read = summary.sampled_curve(sampled, 2, "READ, r = 0.6")
+    curves = {2: {"clip": summary.quantum_curve(exact, 2, "clip"), "READ": read}}
     drawn = [
         figures.plot_race(curves),
         figures.plot_windows(smoke["windows"]),
+        figures.plot_estimators(smoke["estimators"]),
         figures.plot_levels(smoke["read_levels"]),
         figures.plot_floor(smoke["sensitivity"]),
         figures.show_law(35, 8)[0],

@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from icml26 import lab
 from icml26.nested_expectations.emulator import NestedQAE
@@ -17,7 +18,7 @@ from icml26.nested_expectations.qae import outcome_law
 STYLES = {
     "direct": ("direct nesting", "vermillion", "s"),
     "clip": ("telescoped, clipped", "blue", "o"),
-    "dyadic": ("telescoped, dyadic shells", "purple", "^"),
+    "dyadic, flat, median of 5": ("telescoped, shells", "purple", "^"),
     "READ": ("READ, r = 0.55", "green", "D"),
     "derandomised MLMC": ("derandomised MLMC", "orange", "v"),
     "nested Monte Carlo": ("nested Monte Carlo", "black", "x"),
@@ -149,6 +150,17 @@ def plot_windows(frame: pd.DataFrame, column: str = "rmse_mean") -> Figure:
     return figure
 
 
+def plot_estimators(frame: pd.DataFrame) -> Figure:
+    """RMSE against mean queries of five ways to estimate one amplitude. frame: the table `estimators`."""
+    figure, axes = plt.subplots()
+    for (method, rows), colour, marker in zip(frame.groupby("method", sort=False), lab.COLOURS, "svo^xD", strict=False):
+        axes.loglog(rows["queries"], rows["rmse"], marker=marker, color=lab.COLOURS[colour], label=method)
+    axes.set_xlabel("queries (mean)")
+    axes.set_ylabel("RMSE")
+    axes.legend(fontsize=10)
+    return figure
+
+
 def guide(axes: Axes, x: Float[np.ndarray, " n"], y: Float[np.ndarray, " n"], text: str) -> None:
     """A thin dotted line with its slope written at its end."""
     axes.loglog(x, y, color="0.45", ls=":", lw=1.4)
@@ -182,7 +194,7 @@ def plot_costs(tail: pd.DataFrame, costs: Int[np.ndarray, " n"], fixed: int) -> 
 
 def plot_race(curves: dict[int, dict[str, pd.DataFrame]]) -> Figure:
     """RMSE against cost, a panel for each depth. curves: depth -> method -> frame with `cost` and `rmse`."""
-    figure, panels = plt.subplots(1, len(curves), figsize=(10.0, 4.4), sharey=True)
+    figure, panels = plt.subplots(len(curves), 1, figsize=(7.0, 3.6 * len(curves) + 0.8))
     for axes, (depth, methods) in zip(np.atleast_1d(panels), curves.items(), strict=True):
         for method, rows in methods.items():
             label, colour, marker = STYLES[method]
@@ -193,10 +205,10 @@ def plot_race(curves: dict[int, dict[str, pd.DataFrame]]) -> Figure:
             axes.annotate(text, (x[1], 0.2 * (x[1] / x[0]) ** power), fontsize=10, color="0.3")
         axes.set_title(f"D = {depth}")
         axes.set_xlabel("sampler calls")
+        axes.set_ylabel("RMSE / strike")
         axes.set_ylim(1e-6, 1)
-    np.atleast_1d(panels)[0].set_ylabel("RMSE / strike")
     handles, labels = np.atleast_1d(panels)[-1].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=10)
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=11)
     return figure
 
 
@@ -217,6 +229,7 @@ def plot_levels(frame: pd.DataFrame) -> Figure:
         label="E Δ² / pₙ, its share of the variance",
     )
     axes.set_xlabel("level n")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylabel("squared, in strikes²")
     axes.legend(fontsize=10)
     return figure
@@ -226,7 +239,9 @@ def plot_floor(frame: pd.DataFrame) -> Figure:
     """Error and bias by M0 at c = 0.5. frame: the table `sensitivity`."""
     figure, axes = plt.subplots()
     chosen = frame[frame["c"] == 0.5]
-    for (M0, rows), colour in zip(chosen.groupby("M0"), ("vermillion", "orange", "blue", "green", "purple"), strict=True):
+    for (M0, rows), colour in zip(
+        chosen.groupby("M0"), ("vermillion", "orange", "blue", "green", "purple"), strict=True
+    ):
         axes.loglog(rows["cost"], rows["rmse"], "o-", color=lab.COLOURS[colour], label=f"M₀ = {M0}")
         axes.loglog(rows["cost"], rows["bias"].abs(), "--", lw=1.3, color=lab.COLOURS[colour])
     axes.set_xlabel("cost in sampler calls")

@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from icml26.nested_expectations.scaling import Crossing, bootstrap_slope, crossing, log_corrected, slope
 
-CONSTRUCTIONS = ("direct", "clip", "dyadic")
+CONSTRUCTIONS = ("direct", "clip", "dyadic, flat, median of 5")
 
 
 def quantum_curve(exact: pd.DataFrame, depth: int, method: str, bits: int | None = None) -> pd.DataFrame:
@@ -63,6 +63,17 @@ def read_curve(cost_variance: float, cost: Float[np.ndarray, " n"]) -> pd.DataFr
     if not (math.isfinite(cost_variance) and cost_variance > 0):
         raise ValueError(f"cost_variance must be finite and positive, got {cost_variance}")
     return pd.DataFrame({"cost": cost, "rmse": np.sqrt(cost_variance / cost)})
+
+
+def envelope(*curves: pd.DataFrame) -> pd.DataFrame:
+    """The best of several curves at every cost that one of them was measured at, by log-log interpolation."""
+    cost = np.unique(np.concatenate([curve["cost"].to_numpy(float) for curve in curves]))
+    best = np.full(cost.size, np.inf)
+    for curve in curves:
+        rows = curve.sort_values("cost")
+        x, y = np.log(rows["cost"].to_numpy(float)), np.log(rows["rmse"].to_numpy())
+        best = np.fmin(best, np.interp(np.log(cost), x, y, left=np.inf, right=np.inf))
+    return pd.DataFrame({"cost": cost, "rmse": np.exp(np.minimum.accumulate(best))})
 
 
 def meets(quantum: pd.DataFrame, classical: pd.DataFrame) -> Crossing | None:
