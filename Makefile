@@ -114,7 +114,7 @@ tables: test-env  ## measure a chapter's committed tables again: CHAPTER=09 [SEE
 	@$(PY) scripts/experiments.py tables --chapter "$(CHAPTER)" --seeds $(SEEDS)
 
 race: test-env  ## measure a chapter's timing table again, on a quiet machine: CHAPTER=09
-	@OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(PY) scripts/experiments.py race --chapter "$(CHAPTER)" --seeds $(SEEDS)
+	@$(PY) scripts/experiments.py race --chapter "$(CHAPTER)" --seeds $(SEEDS)
 
 workshop: test-env  ## write workshop/student and workshop/solutions
 	@$(PY) scripts/workshop.py

@@ -11,7 +11,6 @@ Windows.
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import shutil
@@ -23,7 +22,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+import commands
+
 # Not for Colab: what builds and checks the book, and what only tables and races need.
 ELSEWHERE = {"book", "dev", "peers"}
 # The public torch wheel asks for the CUDA libraries of its own build; Colab's torch is there and stays.
@@ -75,7 +75,7 @@ def read_runtime(path: Path) -> Runtime:
     return Runtime(path.stem, python[1], versions)
 
 
-def runtimes(root: Path = ROOT) -> list[Runtime]:
+def runtimes(root: Path = commands.ROOT) -> list[Runtime]:
     """The stored lists, newest first."""
     paths = (root / "constraints" / "colab").glob("*.txt")
     return [
@@ -181,11 +181,8 @@ def check_constraints(root: Path) -> bool:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    options = commands.options(__doc__)
     options.add_argument("--constraints", action="store_true", help="check constraints.txt instead")
-    options.add_argument("--root", type=Path, default=ROOT, help="the book's folder")
     parsed = options.parse_args(arguments)
     return not (check_constraints if parsed.constraints else check_colab)(parsed.root)
 

@@ -8,7 +8,6 @@ builds. When both notebooks of a chapter ran, the ledger that they wrote is copi
 
 from __future__ import annotations
 
-import argparse
 import os
 import resource
 import sys
@@ -19,6 +18,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from nbformat import NotebookNode
 
+import commands
 import ledgers
 import pairs
 
@@ -33,8 +33,12 @@ CPU_SECONDS = 45.0  # a notebook's budget, on one thread
 CELL_TIMEOUT = 300
 
 
-def run(notebook: NotebookNode, folder: Path, *, timeout: int = CELL_TIMEOUT) -> NotebookNode:
+def run(
+    notebook: NotebookNode, folder: Path, *, timeout: int = CELL_TIMEOUT, static: bool = True
+) -> NotebookNode:
     """Execute a notebook in a fresh kernel in `folder` and clean it.
+
+    Without `static` sliders are live, as a reader at a kernel has them: quicker, as they draw one state only.
 
     Raises CellExecutionError, CellTimeoutError or DeadKernelError where a cell fails.
     """
@@ -46,7 +50,7 @@ def run(notebook: NotebookNode, folder: Path, *, timeout: int = CELL_TIMEOUT) ->
         coalesce_streams=True,  # how prints are split into messages depends on the machine's load
         resources={"metadata": {"path": str(folder)}},
     )
-    client.execute(env={**os.environ, **ENVIRONMENT})
+    client.execute(env={**os.environ, **ENVIRONMENT, "ICML26_STATIC": str(int(static))})
     return pairs.clean(client.nb)
 
 
@@ -88,13 +92,10 @@ def execute_chapter(name: str, sources: list[Path], root: Path) -> bool:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    options = commands.options(__doc__)
     options.add_argument(
         "--chapter", default="", help="number, slug or NN_slug of one chapter; all without it"
     )
-    options.add_argument("--root", type=Path, default=pairs.ROOT, help="the book's folder")
     parsed = options.parse_args(arguments)
     chosen = ledgers.choose(list(pairs.chapters(parsed.root)), parsed.chapter)
     sources = pairs.chapters(parsed.root)

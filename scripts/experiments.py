@@ -1,29 +1,31 @@
 """Run what chapters measure outside of their notebooks: `make tables CHAPTER=09`, `make race CHAPTER=09`,
 `make fetch`.
 
-Each chapter's `icml26.<slug>.experiment` is a command of its own, `python -m icml26.<slug>.experiment
---table NAME --seeds 5`, where NAME is one of its tables, `race` (timings, on a quiet machine) or `all`
-(every table but the race). A chapter whose data must be downloaded also has a function `fetch()` there.
+Each chapter's `icml26.<slug>.experiment` is a command of its own (`lab.campaign`), `python -m
+icml26.<slug>.experiment --table NAME --seeds 5`, where NAME is one of its tables, `race` (timings, on a quiet
+machine) or `all` (every table but the race). A chapter whose data must be downloaded also has a function
+`fetch()` there.
 """
 
 from __future__ import annotations
 
-import argparse
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import commands
 import ledgers
 
-ROOT = Path(__file__).resolve().parents[1]
-SHARED = {"lab", "data", "language"}
+COMMITTED = {"ICML26_PROFILE": "cpu", "ICML26_SMOKE": "0"}  # the one size that committed tables have
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
-def slugs(root: Path = ROOT) -> list[str]:
+def slugs(root: Path = commands.ROOT) -> list[str]:
     """The chapters' packages that measure something."""
     packages = sorted((root / "src" / "icml26").glob("*/experiment.py"))
-    return [path.parent.name for path in packages if path.parent.name not in SHARED]
+    return [path.parent.name for path in packages if path.parent.name not in commands.SHARED]
 
 
 def has_fetch(root: Path, slug: str) -> bool:
@@ -39,29 +41,33 @@ def chosen(root: Path, wanted: str) -> list[str]:
     return [name[3:] for name in ledgers.choose(names, wanted)]
 
 
+def run(root: Path, arguments: list[str], **environment: str) -> None:
+    """Run Python on the book's own package."""
+    path = os.pathsep.join(filter(None, [str(root / "src"), os.environ.get("PYTHONPATH")]))
+    print("+ python " + " ".join(arguments), flush=True)
+    environment = {**os.environ, **environment, "PYTHONPATH": path}
+    subprocess.run([sys.executable, *arguments], cwd=root, env=environment, check=True)
+
+
 def main(arguments: list[str] | None = None) -> int:
-    options = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    options = commands.options(__doc__)
     options.add_argument("what", choices=("tables", "race", "fetch"))
     options.add_argument("--chapter", default="", help="number, slug or NN_slug; required but for fetch")
     options.add_argument("--seeds", type=int, default=5)
-    options.add_argument("--root", type=Path, default=ROOT, help="the book's folder")
     parsed = options.parse_args(arguments)
     if parsed.what != "fetch" and not parsed.chapter:
         options.error("say which chapter: CHAPTER=09")
     for slug in chosen(parsed.root, parsed.chapter):
         module = f"icml26.{slug}.experiment"
-        if parsed.what == "fetch":
-            if not has_fetch(parsed.root, slug):
-                print(f"{slug}: nothing to download")
-                continue
-            command = [sys.executable, "-c", f"from {module} import fetch; fetch()"]
+        measure = ["-m", module, "--seeds", str(parsed.seeds), "--table"]
+        if parsed.what == "tables":
+            run(parsed.root, [*measure, "all"], **COMMITTED)
+        elif parsed.what == "race":
+            run(parsed.root, [*measure, "race"], **COMMITTED, **ONE_THREAD)
+        elif has_fetch(parsed.root, slug):
+            run(parsed.root, ["-c", f"from {module} import fetch; fetch()"])
         else:
-            table = "race" if parsed.what == "race" else "all"
-            command = [sys.executable, "-m", module, "--table", table, "--seeds", str(parsed.seeds)]
-        print("+ " + " ".join(command[1:]), flush=True)
-        subprocess.run(command, check=True)
+            print(f"{slug}: nothing to download")
     return 0
 
 

@@ -11,7 +11,6 @@ against
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import sys
@@ -19,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+import commands
 
 
 def built(root: Path) -> Path:
@@ -53,7 +52,7 @@ def _read(path: Path) -> dict[str, Any]:
     return ledger
 
 
-def check(root: Path = ROOT) -> list[str]:
+def check(root: Path = commands.ROOT) -> list[str]:
     """The differences between built and committed ledgers, one line each.
 
     A chapter that has a committed ledger but wrote none fails too, and so does one that wrote a ledger
@@ -78,7 +77,7 @@ def check(root: Path = ROOT) -> list[str]:
     return found
 
 
-def adopt(name: str, root: Path = ROOT) -> Path:
+def adopt(name: str, root: Path = commands.ROOT) -> Path:
     """Copy the ledger that a chapter's CPU run wrote to where the book prints it; returns the new path."""
     source = built(root) / f"{name}.cpu.json"
     if not source.exists():
@@ -90,14 +89,11 @@ def adopt(name: str, root: Path = ROOT) -> Path:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    options = commands.options(__doc__)
     todo = options.add_mutually_exclusive_group(required=True)
     todo.add_argument("--check", action="store_true")
     todo.add_argument("--clear", action="store_true")
     todo.add_argument("--adopt", metavar="CHAPTER")
-    options.add_argument("--root", type=Path, default=ROOT, help="the book's folder")
     parsed = options.parse_args(arguments)
     if parsed.clear:
         for path in built(parsed.root).glob("*.cpu.json"):

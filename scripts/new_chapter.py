@@ -2,27 +2,24 @@
 
 Copies `template/` into `src/icml26/SLUG/`, `notebooks/NN_SLUG*.py` and `tests/SLUG/`, adds the chapter to
 `book/chapters.yml` unless it is described there already (then title, paper, authors and link come from
-there), and measures the example's table. The result builds, executes and passes its tests, but for
+there), and measures the example's tables. The result builds, executes and passes its tests, but for
 `tests/SLUG/test_SLUG_written.py`, which lists what is not written yet.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-import pairs
+import commands
+import experiments
 import set_urls
 
 MARK = "NOT WRITTEN YET"
-SHARED = {"lab", "data", "language"}
 
 
 def described(root: Path, number: str, slug: str) -> dict[str, Any] | None:
@@ -91,7 +88,7 @@ def create(root: Path, number: str, slug: str, title: str) -> list[Path]:
     """
     if not re.fullmatch(r"\d\d", number):
         raise ValueError(f"number: got {number!r}, expected two digits, e.g. 05")
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", slug) or slug in SHARED or slug.endswith("_experiments"):
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", slug) or slug in commands.SHARED or slug.endswith("_experiments"):
         raise ValueError(f"slug: got {slug!r}, expected a lower-case Python name, e.g. nd_rope")
     entry = described(root, number, slug)
     places = destinations(root, number, slug)
@@ -124,32 +121,21 @@ def create(root: Path, number: str, slug: str, title: str) -> list[Path]:
     return list(places.values())
 
 
-def measure(root: Path, slug: str) -> None:
-    """Write the example's committed table, by the chapter's own command."""
-    path = os.pathsep.join([str(root / "src"), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-    command = [sys.executable, "-m", f"icml26.{slug}.experiment", "--table", "errors", "--seeds", "5"]
-    subprocess.run(
-        command, cwd=root, env={**os.environ, "PYTHONPATH": path}, check=True, stdout=subprocess.DEVNULL
-    )
-
-
 def main(arguments: list[str] | None = None) -> int:
-    options = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    options = commands.options(__doc__)
     options.add_argument("--number", required=True)
     options.add_argument("--slug", required=True)
     options.add_argument(
         "--title", default="", help="not needed where book/chapters.yml describes the chapter"
     )
-    options.add_argument("--root", type=Path, default=pairs.ROOT, help="the book's folder")
     parsed = options.parse_args(arguments)
     try:
         made = create(parsed.root, parsed.number, parsed.slug, parsed.title)
     except ValueError as error:
         print(error)
         return 2
-    measure(parsed.root, parsed.slug)
+    for what in ("tables", "race"):
+        experiments.main([what, "--chapter", parsed.slug, "--root", str(parsed.root)])
     for path in made:
         print(path.relative_to(parsed.root))
     print(

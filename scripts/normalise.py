@@ -12,7 +12,6 @@ understood.
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from pathlib import Path
@@ -20,6 +19,7 @@ from pathlib import Path
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from nbformat import NotebookNode
 
+import commands
 import execute
 import pairs
 
@@ -68,7 +68,7 @@ def normalise(notebook: NotebookNode) -> NotebookNode:
     return pairs.clean(notebook)
 
 
-def take_in(path: Path, root: Path = pairs.ROOT, *, keep_outputs: bool = False) -> Path:
+def take_in(path: Path, root: Path = commands.ROOT, *, keep_outputs: bool = False) -> Path:
     """Normalise a saved notebook into the book's pair of files; returns the text source's path."""
     source = root / "notebooks" / f"{stem(path)}.py"
     notebook = normalise(pairs.read_notebook(path))
@@ -80,14 +80,11 @@ def take_in(path: Path, root: Path = pairs.ROOT, *, keep_outputs: bool = False) 
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    options = commands.options(__doc__)
     options.add_argument("notebook", type=Path)
     options.add_argument(
         "--keep-outputs", action="store_true", help="do not execute; keep what Colab showed"
     )
-    options.add_argument("--root", type=Path, default=pairs.ROOT, help="the book's folder")
     parsed = options.parse_args(arguments)
     try:
         source = take_in(parsed.notebook, parsed.root, keep_outputs=parsed.keep_outputs)

@@ -9,16 +9,15 @@ notebooks. The output depends on these alone, so the same sources always give th
 
 from __future__ import annotations
 
-import argparse
 import difflib
 import json
 import sys
 from pathlib import Path
 
+import commands
 from chapters import NOTICE, Book, load_book, markdown
 from scoreboard import load_ledgers, scoreboard
 
-ROOT = Path(__file__).resolve().parents[1]
 BEGIN, END = "<!-- chapters:begin -->", "<!-- chapters:end -->"
 
 
@@ -134,13 +133,7 @@ def pages(root: Path) -> dict[Path, str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 when a page differs")
-    parser.add_argument(
-        "--root", type=Path, default=ROOT, help="the repository (default: the one of this script)"
-    )
+    parser = commands.options(__doc__, check=True)
     options = parser.parse_args(arguments)
     root = options.root.resolve()
     made = pages(root)

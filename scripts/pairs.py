@@ -9,7 +9,6 @@ what no stored notebook may carry.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import os
 import re
@@ -22,7 +21,8 @@ import jupytext
 import nbformat
 from nbformat import NotebookNode
 
-ROOT = Path(__file__).resolve().parents[1]
+import commands
+
 FORMATS = "ipynb,py:percent"
 NAME = re.compile(r"(?P<number>\d\d)_(?P<slug>[a-z][a-z0-9_]*?)(?P<experiments>_experiments)?")
 MAX_BYTES = 1_500_000
@@ -32,7 +32,7 @@ WIDGET_VIEW = f"{VENDOR}jupyter.widget-view+json"
 MAGIC = re.compile(r"^\s*[%!]", re.MULTILINE)
 
 
-def chapters(root: Path = ROOT) -> dict[str, list[Path]]:
+def chapters(root: Path = commands.ROOT) -> dict[str, list[Path]]:
     """The chapters that have notebooks: {"01_slug": [lesson.py, experiments.py]}, by number."""
     found: dict[str, list[Path]] = {}
     for path in sorted((root / "notebooks").glob("*.py")):
@@ -207,7 +207,7 @@ def ignored_cells(sources: Iterable[Path]) -> list[str]:
     return found
 
 
-def check_all(root: Path = ROOT) -> list[str]:
+def check_all(root: Path = commands.ROOT) -> list[str]:
     """All that is wrong with the notebooks of the book, one line each."""
     found = []
     for chapter, sources in chapters(root).items():
@@ -223,10 +223,7 @@ def check_all(root: Path = ROOT) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    options.add_argument("--root", type=Path, default=ROOT, help="the book's folder")
+    options = commands.options(__doc__)
     root: Any = options.parse_args(arguments).root
     found = check_all(root)
     for line in found:

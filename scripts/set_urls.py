@@ -9,7 +9,6 @@ workshop` after a change.
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 import tomllib
@@ -18,6 +17,7 @@ from pathlib import Path
 
 import yaml
 
+import commands
 import pairs
 
 COLAB = "https://colab.research.google.com/github"
@@ -54,7 +54,7 @@ class Repository:
         return f"{COLAB}/{self.path}/blob/{self.branch}/{file}"
 
 
-def repository(root: Path = pairs.ROOT) -> Repository:
+def repository(root: Path = commands.ROOT) -> Repository:
     """What _config.yml says. Raises ValueError where it does not name a GitHub repository and a branch."""
     config = yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))
     found = config.get("repository") or {}
@@ -150,13 +150,7 @@ def missing(root: Path) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    options.add_argument(
-        "--check", action="store_true", help="change nothing; exit with 1 where a file differs"
-    )
-    options.add_argument("--root", type=Path, default=pairs.ROOT, help="the book's folder")
+    options = commands.options(__doc__, check=True)
     parsed = options.parse_args(arguments)
     found = missing(parsed.root)
     for line in found:

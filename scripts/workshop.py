@@ -9,12 +9,12 @@ gives the same bytes.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
 from nbformat import NotebookNode
 
+import commands
 import pairs
 import set_urls
 
@@ -62,7 +62,7 @@ def hand_out(lesson: NotebookNode, name: str, kind: str, root: Path) -> Notebook
     return made
 
 
-def hand_outs(root: Path = pairs.ROOT) -> dict[Path, str]:
+def hand_outs(root: Path = commands.ROOT) -> dict[Path, str]:
     """Every hand-out of the book: its path and its text."""
     made = {}
     for name, sources in pairs.chapters(root).items():
@@ -75,13 +75,7 @@ def hand_outs(root: Path = pairs.ROOT) -> dict[Path, str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    options.add_argument(
-        "--check", action="store_true", help="change nothing; exit with 1 where a file differs"
-    )
-    options.add_argument("--root", type=Path, default=pairs.ROOT, help="the book's folder")
+    options = commands.options(__doc__, check=True)
     parsed = options.parse_args(arguments)
     root = parsed.root
     made = hand_outs(root)

@@ -114,7 +114,7 @@ lab.say("For a symmetric function the variance of mirrored pairs is {factor:.2f}
 # %% [markdown]
 # ## Exercises
 #
-# NOT WRITTEN YET: three or four.
+# NOT WRITTEN YET: three or four, from easy to hard.
 #
 # **1.** What is the variance of $\exp(U)$? Assign it to `variance`.
 
@@ -126,3 +126,35 @@ variance = (np.e**2 - 1) / 2 - (np.e - 1) ** 2
 
 # %% tags=["check"]
 right = lab.check.answer("CHAPTER_SLUG", "variance", variance)
+
+# %% [markdown]
+# **2.** How many times as many values does the plain estimate need for the error of the mirrored one? Assign the
+# factor to `saved`.
+
+# %% tags=["exercise"]
+saved = None  # your answer
+
+# %% tags=["solution", "hide-cell"]
+covariance = np.e - (np.e - 1) ** 2
+saved = variance / (variance + covariance)
+
+# %% tags=["check"]
+right = lab.check.answer("CHAPTER_SLUG", "saved", saved)
+
+# %% [markdown]
+# **3.** Mirrored pairs are blind to a part of $f$, and that part costs them nothing. Write `visible`: it takes a
+# function and returns the function that is left.
+
+
+# %% tags=["exercise"]
+def visible(f):
+    ...  # your answer
+
+
+# %% tags=["solution", "hide-cell"]
+def visible(f):
+    return lambda u: (f(u) + f(1 - u)) / 2
+
+
+# %% tags=["check"]
+right = lab.check.answer("CHAPTER_SLUG", "visible", visible)

@@ -5,8 +5,6 @@
 NOT WRITTEN YET: replace the example by the chapter's experiments.
 """
 
-import argparse
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -63,7 +61,7 @@ def errors(chosen: Settings, seeds: int) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def race_table(chosen: Settings, seeds: int) -> pd.DataFrame:
+def race(chosen: Settings, seeds: int) -> pd.DataFrame:
     """Times of the methods at the largest size, as ratios against the plain estimate."""
     n = chosen.sizes[-1]
     contestants: dict[str, Callable[[], object]] = {
@@ -73,33 +71,8 @@ def race_table(chosen: Settings, seeds: int) -> pd.DataFrame:
     return lab.race(contestants, reference="plain", repeats=max(7, seeds)).frame
 
 
-TABLES = {"errors": errors, "race": race_table}
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """Write one table, or all but the race, into the package."""
-    options = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    options.add_argument("--table", required=True, choices=[*TABLES, "all"])
-    options.add_argument("--seeds", type=int, default=5)
-    parsed = options.parse_args(arguments)
-    chosen = SETTINGS["cpu"]
-    for name in [name for name in TABLES if name != "race"] if parsed.table == "all" else [parsed.table]:
-        start = time.process_time()
-        frame = TABLES[name](chosen, parsed.seeds)
-        lab.tables.write(
-            PACKAGE,
-            name,
-            frame,
-            command=f"python -m {PACKAGE}.experiment --table {name} --seeds {parsed.seeds}",
-            seeds=range(parsed.seeds),
-            depends=(f"{PACKAGE}.antithetic", f"{PACKAGE}.peers", f"{PACKAGE}.experiment"),
-            settings=chosen,
-            cpu_seconds=time.process_time() - start,
-        )
-        print(frame.to_string(index=False))
-
+TABLES: dict[str, Callable[[Settings, int], pd.DataFrame]] = {"errors": errors, "race": race}
+DEPENDS = tuple(f"{PACKAGE}.{name}" for name in ("antithetic", "peers", "experiment"))
 
 if __name__ == "__main__":
-    main()
+    lab.campaign(PACKAGE, TABLES, settings=SETTINGS["cpu"], depends=DEPENDS)

@@ -3,14 +3,14 @@
 Optional: skipped where the Python package playwright or a Chromium is missing. CHROMIUM names another one.
 """
 
-import importlib
-import importlib.util
 import os
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
+
+import chapters
+import scoreboard
 
 sync_api = pytest.importorskip("playwright.sync_api")
 
@@ -34,17 +34,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not CHROMIUM, reason="no Chromium on this machine"),
 ]
-
-
-def _built_book():
-    """The module beside this one with the fixture that builds the book."""
-    spec = importlib.util.spec_from_file_location("built_book", Path(__file__).with_name("built_book.py"))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-book_html = _built_book().book_html
 
 # Formulas that are not typeset, or typeset as an error.
 MATHS_FAULTS = """async () => {
@@ -241,11 +230,6 @@ def test_a_sound_page_passes(browser, tmp_path):
 @pytest.fixture
 def scoreboard_page(tmp_path):
     """The claims of two chapters as the scoreboard shows them, alone on a page."""
-    sys.path.insert(0, str(ROOT / "scripts"))
-    try:
-        chapters, scoreboard = (importlib.import_module(name) for name in ("chapters", "scoreboard"))
-    finally:
-        sys.path.remove(str(ROOT / "scripts"))
     base = {"claim": "c", "paper": "1", "source": "s", "rule": "r", "measured": 1.0, "interval": None}
 
     def claims(*verdicts):

@@ -72,17 +72,6 @@ def _run(
     return subprocess.run([python, "-c", code], cwd=folder, env=kept, capture_output=True, text=True)
 
 
-def _install(python: Path, cell: str, clone: Path, folder: Path) -> None:
-    """Run a set-up cell as it stands; git takes the clone where the cell names the public address."""
-    (address,) = re.findall(r"git\+(https://[^\"@]+)@main", cell)
-    git = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_VALUE_0": address}
-    git["GIT_CONFIG_KEY_0"] = f"url.file://{clone}.insteadOf"
-    subprocess.run([python, "-m", "pip", "uninstall", "-q", "-y", "icml26"], check=True, capture_output=True)
-    ran = _run(python, cell, folder, git)
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stdout == ""  # the stored notebook shows nothing there, and nbval compares
-
-
 SETUP = """\
 import importlib.util, subprocess, sys
 if importlib.util.find_spec("icml26") is None:
@@ -90,33 +79,44 @@ if importlib.util.find_spec("icml26") is None:
 """
 
 
+@pytest.fixture(scope="session")
+def installed(fresh: Path, clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The fresh python after the first chapter's set-up cell ran as it stands, in an empty folder.
+
+    Git takes the clone where the cell names the public address.
+    """
+    cell = first_cell(next(iter(CHAPTERS))) if CHAPTERS else SETUP
+    folder = tmp_path_factory.mktemp("empty")
+    code = "import importlib.util; print(importlib.util.find_spec('icml26'))"
+    assert _run(fresh, code, folder).stdout == "None\n", "the fresh environment sees the package already"
+    (address,) = re.findall(r"git\+(https://[^\"@]+)@main", cell)
+    git = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_VALUE_0": address}
+    git["GIT_CONFIG_KEY_0"] = f"url.file://{clone}.insteadOf"
+    ran = _run(fresh, cell, folder, git)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == ""  # the stored notebook shows nothing there, and nbval compares
+    assert list(folder.iterdir()) == []
+    return fresh
+
+
 @pytest.mark.slow
 @pytest.mark.network
-@pytest.mark.skipif(bool(CHAPTERS), reason="the chapters' own first cells are run below")
-def test_the_first_cell_installs_the_package_from_the_clone(
-    fresh: Path, clone: Path, tmp_path: Path
-) -> None:
-    code = "import importlib.util; print(importlib.util.find_spec('icml26'))"
-    assert _run(fresh, code, tmp_path).stdout.strip() == "None", (
-        "the fresh environment sees the package already"
-    )
-    _install(fresh, SETUP, clone, tmp_path)
-    found = _run(fresh, "import icml26; print(icml26.__version__, icml26.__file__)", tmp_path)
+def test_the_first_cell_installs_the_package_from_the_clone(installed: Path, tmp_path: Path) -> None:
+    found = _run(installed, "import icml26; print(icml26.__version__, icml26.__file__)", tmp_path)
     assert found.returncode == 0, found.stderr
     version, path = found.stdout.split()
     assert f'version = "{version}"' in PROJECT
-    assert fresh.parent.parent in Path(path).parents
-    assert list(tmp_path.iterdir()) == []
+    assert installed.parent.parent in Path(path).parents
+
+
+def test_all_chapters_have_the_same_first_cell_but_for_their_extra() -> None:
+    assert len({first_cell(name).replace(f"icml26[{name[3:]}]", "icml26") for name in CHAPTERS}) <= 1
 
 
 @pytest.mark.slow
 @pytest.mark.network
-@pytest.mark.skipif(not CHAPTERS, reason="no chapter has notebooks yet")
 @pytest.mark.parametrize("name", CHAPTERS)
-def test_a_chapter_and_its_tables_come_with_the_package(
-    name: str, fresh: Path, clone: Path, tmp_path: Path
-) -> None:
-    _install(fresh, first_cell(name), clone, tmp_path)
+def test_a_chapter_and_its_tables_come_with_the_package(name: str, installed: Path, tmp_path: Path) -> None:
     tables = sorted((ROOT / "src/icml26" / name[3:] / "tables").glob("*.csv"))
     assert tables, f"{name} has no committed table"
     code = f"""
@@ -126,10 +126,10 @@ table = lab.tables.read("icml26.{name[3:]}", "{tables[0].stem}")
 print(chapter.__file__)
 print(len(table.frame))
 """
-    ran = _run(fresh, code, tmp_path)
+    ran = _run(installed, code, tmp_path)
     assert ran.returncode == 0, ran.stderr
     path, rows = ran.stdout.split()
-    assert fresh.parent.parent in Path(path).parents
+    assert installed.parent.parent in Path(path).parents
     assert int(rows) > 0
 
 

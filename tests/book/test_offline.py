@@ -1,25 +1,12 @@
 """Built pages ask no outside server for anything, describe each picture, and no local link is dead."""
 
-import importlib.util
 import re
 from html.parser import HTMLParser
-from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
 
 pytestmark = pytest.mark.slow
-
-
-def _built_book():
-    """The module beside this one with the fixture that builds the book."""
-    spec = importlib.util.spec_from_file_location("built_book", Path(__file__).with_name("built_book.py"))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-book_html = _built_book().book_html
 
 # sphinx-thebe writes this address into a constant of each page and would load it only after a click on a
 # launch button that this book does not have.

@@ -30,14 +30,15 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / "src/icml26" / name, root / "src/icml26" / name, ignore=IGNORED)
     for name in ("__init__.py", "py.typed"):
         shutil.copy(ROOT / "src/icml26" / name, root / "src/icml26")
-    for folder in ("notebooks", "tests", "book"):
-        (root / folder).mkdir()
+    for folder in ("notebooks", "tests/book", "book"):
+        (root / folder).mkdir(parents=True)
     for name in (
         "_config.yml",
         "pyproject.toml",
         "notebooks/conftest.py",
         "notebooks/sanitize.cfg",
         "tests/conftest.py",
+        "tests/book/test_chapters.py",
     ):
         shutil.copy(ROOT / name, root / name)
     shutil.copy(ROOT / "book/chapters.yml", root / "book")
@@ -74,13 +75,11 @@ def test_its_notebooks_execute_and_pair_and_it_fails_only_its_not_written_checks
 
     command = [sys.executable, "-m", "pytest", "tests", "-q", "-rA", "-p", "no:cacheprovider"]
     ran = subprocess.run(command, cwd=book, env=_environment(book), capture_output=True, text=True)
-    outcomes = re.findall(
-        r"^(PASSED|FAILED|ERROR) tests/mirrored_pairs/(\S+?)(?:::|$)", ran.stdout, re.MULTILINE
-    )
+    outcomes = re.findall(r"^(PASSED|FAILED|ERROR) tests/\w+/(\S+?)(?:::|$)", ran.stdout, re.MULTILINE)
     failed = {file for outcome, file in outcomes if outcome != "PASSED"}
     passed = {file for outcome, file in outcomes if outcome == "PASSED"}
     assert failed == {"test_mirrored_pairs_written.py"}, ran.stdout
-    assert {"test_mirrored_pairs_antithetic.py", "test_mirrored_pairs_house.py"} <= passed
+    assert {"test_mirrored_pairs_antithetic.py", "test_mirrored_pairs_experiment.py", "test_chapters.py"} <= passed
     for place in ("__init__.py", "claims.py", "98_mirrored_pairs.py", "98_mirrored_pairs_experiments.py"):
         assert re.search(rf"FAILED .*written\.py::test_written\[\S*{re.escape(place)}\]", ran.stdout), place
     assert (

@@ -28,7 +28,8 @@ def _checks(notebook: NotebookNode) -> list[str]:
 
 
 def _run(text: str, folder: Path) -> NotebookNode:
-    return execute.run(nbformat.reads(text, as_version=4), folder)
+    """As in a workshop: with live sliders."""
+    return execute.run(nbformat.reads(text, as_version=4), folder, static=False)
 
 
 def test_a_small_lesson_makes_both_hand_outs(small_book: Path) -> None:

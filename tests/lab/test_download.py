@@ -140,7 +140,7 @@ def test_a_server_without_range_is_read_from_the_start(server):
 
 
 def test_resumed_by_the_next_call(server, cache, monkeypatch):
-    monkeypatch.setattr("icml26.lab.download.time.sleep", lambda seconds: None)
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
     server.cuts = (200_000, 0, 0, 0, 0, 0)
     with pytest.raises(OfflineError, match="200000 bytes are kept"):
         download(server.url, sha256=SHA, name="a")
@@ -172,7 +172,7 @@ def test_a_too_long_part_is_fetched_again(server, cache):
 
 
 def test_an_answer_from_the_wrong_place_is_not_glued_on(server, monkeypatch):
-    monkeypatch.setattr("icml26.lab.download.time.sleep", lambda seconds: None)
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
     server.cuts, server.shift = (300_000,), 7
     with pytest.raises(OfflineError, match="asked for bytes from 300000"):
         download(server.url, sha256=SHA, name="a")
@@ -188,7 +188,7 @@ def test_wrong_checksum_leaves_nothing(server, cache):
 @pytest.mark.parametrize("size", [len(DATA) - 1, len(DATA) + 1, 0])
 @pytest.mark.parametrize("chunked", [False, True])
 def test_wrong_size_leaves_nothing(server, cache, size, chunked, monkeypatch):
-    monkeypatch.setattr("icml26.lab.download.time.sleep", lambda seconds: None)
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
     server.chunked = chunked
     with pytest.raises(ChecksumError, match=f"expected {size}"):
         download(server.url, sha256=SHA, name="a", size=size)
@@ -248,7 +248,7 @@ def test_a_busy_server_is_asked_again(server, monkeypatch):
             server.status = None if len(waits) == 2 else 503
 
     server.status = 503
-    monkeypatch.setattr("icml26.lab.download.time.sleep", sleep)
+    monkeypatch.setattr(time, "sleep", sleep)
     assert download(server.url, sha256=SHA, name="a").read_bytes() == DATA
     assert len(waits) == 2
     assert waits[1] > waits[0]

@@ -12,8 +12,7 @@ import pytest
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
-from icml26.lab import explore as explore_module
-from icml26.lab.explore import MAX_STATES, explore
+from icml26.lab.explore import MAX_STATES, _word, explore
 
 PNG = re.compile(r'(base64,|"png": ")[A-Za-z0-9+/=]{40,}')  # what the notebooks' comparison masks
 
@@ -273,7 +272,7 @@ def test_live_with_the_installed_ipywidgets(monkeypatch, shown):
 
 
 def test_word():
-    assert [explore_module._word(v) for v in (1e-9, 0.1 + 0.2, 3, True, "a b", None)] == [
+    assert [_word(v) for v in (1e-9, 0.1 + 0.2, 3, True, "a b", None)] == [
         "1e-09",
         "0.3",
         "3",

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from icml26 import lab
+from icml26.lab.progress import bar
 
 
 @pytest.fixture
@@ -64,3 +65,17 @@ def test_a_pipe_is_quiet_but_a_live_kernel_is_watched(screen, monkeypatch):
     )
     assert list(lab.progress(items, desc="training")) == items
     assert "training" in screen.text
+
+
+def test_a_bar_moved_by_hand_keeps_the_same_rule(screen, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", screen)
+    with bar("fetching", total=5_000_000, initial=2_000_000, unit="B") as shown:
+        shown.update(3_000_000)
+    assert "fetching" in screen.text
+    assert "2.00M/5.00M" in screen.text
+    assert "5.00M/5.00M" in screen.text
+    screen.text = ""
+    monkeypatch.setenv("ICML26_STATIC", "1")
+    with bar("training", total=2, unit="step") as hidden:
+        hidden.update(2)
+    assert screen.text == ""

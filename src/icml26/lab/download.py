@@ -25,6 +25,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 from icml26 import __version__
+from icml26.lab.progress import bar as progress_bar
 
 __all__ = ["ChecksumError", "OfflineError", "cache_dir", "download", "offline", "sha256_of"]
 
@@ -270,7 +271,7 @@ def _copy(answer: Any, file: Any, start: int, size: int | None, part: Path, name
         part.unlink()
         raise ChecksumError(f"{name}: the server declares {total} bytes, expected {size}. Nothing was kept.")
     have = start
-    with _bar(name, total, start) as bar:
+    with progress_bar(name, total, start, "B") as bar:
         while chunk := answer.read(_CHUNK):
             have += len(chunk)
             if size is not None and have > size:
@@ -282,10 +283,3 @@ def _copy(answer: Any, file: Any, start: int, size: int | None, part: Path, name
     expected = total if total is not None else size
     if expected is not None and have < expected:  # http.client says nothing when a read with a length is cut
         raise http.client.HTTPException(f"the connection was cut after {have} of {expected} bytes")
-
-
-def _bar(name: str, total: int | None, start: int) -> Any:
-    from tqdm import tqdm
-
-    quiet = not sys.stderr.isatty() or bool(os.environ.get("CI")) or bool(os.environ.get("ICML26_STATIC"))
-    return tqdm(desc=name, total=total, initial=start, unit="B", unit_scale=True, disable=quiet)

@@ -1,9 +1,14 @@
 """A bar on long work; silence in CI, in pipes and in stored outputs."""
 
+from __future__ import annotations
+
 import os
 import sys
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 T = TypeVar("T")
 
@@ -25,6 +30,29 @@ def progress(iterable: Iterable[T], desc: str = "", total: int | None = None) ->
     from tqdm import tqdm
 
     return tqdm(iterable, desc=desc or None, total=total, file=sys.stderr, leave=False)
+
+
+def bar(desc: str, total: int | None, initial: int = 0, unit: str = "it") -> tqdm[Any]:
+    """A bar to be moved by hand with `update`, under the same rule: it is disabled where nobody watches.
+
+    Args:
+        desc: words before the bar.
+        total: units in all, None when unknown.
+        initial: units done before.
+        unit: what is counted; "B" is scaled (kB, MB).
+    """
+    from tqdm import tqdm
+
+    shown: tqdm[Any] = tqdm(
+        desc=desc,
+        total=total,
+        initial=initial,
+        unit=unit,
+        unit_scale=unit == "B",
+        file=sys.stderr,
+        disable=not _watched(),
+    )
+    return shown
 
 
 def _watched() -> bool:

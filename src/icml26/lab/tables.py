@@ -186,16 +186,21 @@ def code_sha256(module: str) -> str:
     Raises:
         ValueError: there is no such module, or it has no Python source.
     """
+    return _sha256(tuple(_sources(module).items()))
+
+
+@cache  # by the text itself: the tables of a chapter depend on the same few files
+def _sha256(sources: tuple[tuple[str, str], ...]) -> str:
     digest = hashlib.sha256()
-    for label, tree in _trees(module).items():
+    for label, text in sources:
         digest.update(label.encode())
-        for part in _canonical(tree):
+        for part in _canonical(ast.parse(text)):
             digest.update(part.encode())
     return digest.hexdigest()
 
 
-def _trees(module: str) -> dict[str, ast.Module]:
-    """The syntax tree of a module (under the label ''), or of each file of a package (under its path)."""
+def _sources(module: str) -> dict[str, str]:
+    """The text of a module (under the label ''), or of each file of a package (under its path)."""
     spec = _spec(module)
     if spec.submodule_search_locations:
         folder = Path(next(iter(spec.submodule_search_locations)))
@@ -204,7 +209,7 @@ def _trees(module: str) -> dict[str, ast.Module]:
         sources = {"": Path(spec.origin)}
     else:
         raise ValueError(f"module {module!r} has no Python source, only {spec.origin}")
-    return {label: ast.parse(sources[label].read_text(encoding="utf-8")) for label in sorted(sources)}
+    return {label: sources[label].read_text(encoding="utf-8") for label in sorted(sources)}
 
 
 def _canonical(node: object) -> Iterator[str]:
@@ -305,8 +310,8 @@ def _versions(depends: Sequence[str]) -> dict[str, str]:
     """Python, NumPy, pandas, and every distribution that the modules depended on import."""
     names = {"numpy", "pandas"}
     for module in depends:
-        for tree in _trees(module).values():
-            names |= _imported(tree)
+        for text in _sources(module).values():
+            names |= _imported(ast.parse(text))
     owners = _owners()
     found = {owner for name in names - set(sys.stdlib_module_names) for owner in owners.get(name, ())}
     return {"python": platform.python_version()} | {

@@ -7,10 +7,8 @@ not here (several GPUs, sharding) is `accelerate`'s business.
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,6 +22,8 @@ from jaxtyping import Float64
 from torch import Tensor, nn
 
 from icml26.lab.checkpoint import load, save
+from icml26.lab.progress import bar as progress_bar
+from icml26.lab.seed import seed_all
 
 __all__ = ["History", "fit"]
 
@@ -110,6 +110,7 @@ def fit(
             raise ValueError(f"{name}: got {number!r}, expected an integer >= 1")
     if clip is not None and not clip > 0:
         raise ValueError(f"clip: got {clip!r}, expected a number > 0 or None")
+    seed_all(seed)  # before a resumed run too: it also chooses torch's deterministic algorithms
     place = _place(model, device)
     model.to(place).train()
     maker = optimizer if isinstance(optimizer, Optimizer) else optimizer(model.parameters())
@@ -117,13 +118,11 @@ def fit(
     run = _Run(model, maker, _Feed(batches), amp and place.type == "cuda", seed, accumulate)
     if path is not None and path.exists():
         run.restore(path, place)
-    else:
-        _seed_all(seed)
     begin = run.step
     if place.type == "cuda":
         torch.cuda.reset_peak_memory_stats(place)
     forward = torch.compile(model) if compile else model
-    with _bar(desc, steps, begin) as bar, _interrupts() as interrupted:
+    with progress_bar(desc, steps, begin, "step") as bar, _interrupts() as interrupted:
         while run.step < steps:
             run.advance(forward, loss, place, schedule, clip)
             bar.update(1)
@@ -320,12 +319,6 @@ def _to(batch: Any, place: torch.device) -> Any:
     return batch
 
 
-def _seed_all(seed: int) -> None:
-    random.seed(seed)
-    np.random.seed(seed)  # noqa: NPY002 - user code may draw from the global generator
-    torch.manual_seed(seed)
-
-
 def _random_states() -> dict[str, Any]:
     """The states of every global generator, as tensors and plain data."""
     name, keys, *rest = np.random.get_state(legacy=True)  # noqa: NPY002
@@ -365,10 +358,3 @@ def _interrupts() -> Iterator[threading.Event]:
         yield flag
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _bar(desc: str, steps: int, begin: int) -> Any:
-    from tqdm import tqdm
-
-    quiet = not sys.stderr.isatty() or bool(os.environ.get("CI")) or bool(os.environ.get("ICML26_STATIC"))
-    return tqdm(desc=desc, total=steps, initial=begin, unit="step", disable=quiet)
