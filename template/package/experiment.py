@@ -72,7 +72,7 @@ def race(chosen: Settings, seeds: int) -> pd.DataFrame:
 
 
 TABLES: dict[str, Callable[[Settings, int], pd.DataFrame]] = {"errors": errors, "race": race}
-DEPENDS = tuple(f"{PACKAGE}.{name}" for name in ("antithetic", "peers", "experiment"))
+DEPENDS = dict.fromkeys(TABLES, tuple(f"{PACKAGE}.{name}" for name in ("antithetic", "peers", "experiment")))
 
 if __name__ == "__main__":
     lab.campaign(PACKAGE, TABLES, settings=SETTINGS["cpu"], depends=DEPENDS)

@@ -42,7 +42,7 @@ def run(package, *arguments):
         package,
         {"numbers": numbers, "twice": twice, "race": twice},
         settings=Settings(7),
-        depends=(f"{package}.method",),
+        depends=dict.fromkeys(("numbers", "twice", "race"), (f"{package}.method",)),
         deterministic=("twice",),
         arguments=arguments,
     )
@@ -75,3 +75,14 @@ def test_only_the_cpu_profile_is_committed(package, monkeypatch):
     monkeypatch.setenv("ICML26_SMOKE", "1")
     with pytest.raises(RuntimeError, match="cpu profile"):
         run(package, "--table", "numbers")
+
+
+def test_every_table_names_what_it_depends_on(package):
+    with pytest.raises(ValueError, match="race"):
+        lab.campaign(
+            package,
+            {"numbers": numbers, "race": twice},
+            settings=Settings(1),
+            depends={"numbers": (f"{package}.method",)},
+            arguments=("--table", "numbers"),
+        )

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from icml26.nested_expectations import checks
+from icml26.nested_expectations.coherent import NestedCircuit, correction, direct, schedule
 from icml26.nested_expectations.problems import LatticeBermudan
 
 
@@ -45,3 +46,17 @@ def test_one_circuit_agrees_with_the_emulator():
     row = checks.circuit_row(checks.Case(outer=4, M0=2, p=1))
     assert row["law_difference"] < 1e-10
     assert row["queries_on_tape"] == row["queries_by_model"] == 7 * (1 + 3 + 7)
+
+
+@pytest.mark.parametrize("term", [direct(8, 4), correction(1, 8, 4), correction(2, 4, 2), schedule(3, 1, 2).terms[0]])
+def test_the_qubits_of_a_term_are_those_of_its_circuit(term):
+    depth = 3 if len(term.chain) and term.chain[0].terms[0].chain else 2
+    circuit = NestedCircuit(LatticeBermudan(dates=depth, qubits=1), term, "flat")
+    assert term.qubits(1) == circuit.qubits
+
+
+def test_misses_get_rare_with_states_and_with_runs():
+    single = [checks.chance_of_a_miss(M) for M in (16, 64, 256)]
+    assert single[0] > 10 * single[1] > 100 * single[2] > 0
+    medians = [checks.chance_of_a_miss(16, runs) for runs in (1, 3, 5)]
+    assert medians[0] > 10 * medians[1] > 100 * medians[2] > 0

@@ -82,7 +82,28 @@ def test_summary_on_a_curve_with_a_known_law():
     assert summary.exponent(curve) > 1.1
     plain = pd.DataFrame({"cost": 5 / eps**2, "rmse": eps})
     assert summary.exponent(plain) == pytest.approx(2.0, abs=1e-9)
-    meeting = summary.meets(curve[["cost", "rmse"]], plain.assign(cost=plain["cost"] * 0.2))
-    assert meeting is not None
-    # There log(1/eps)^3 / eps equals 1 / eps^2: log(1/eps)^3 = 1/eps.
-    assert np.log(1 / meeting.rmse) ** 3 * meeting.rmse == pytest.approx(1.0, rel=0.1)
+    (won,) = summary.wins(curve[["cost", "rmse"]], plain.assign(cost=plain["cost"] * 0.2))
+    # There log(1/eps)^3 / eps equals 1 / eps^2, so log(1/eps)^3 = 1/eps: solved by eps = 0.0106 or so.
+    eps = np.interp(np.log(won[0]), np.log(curve["cost"]), np.log(curve["rmse"]))
+    assert np.exp(eps) * np.log(1 / np.exp(eps)) ** 3 == pytest.approx(1.0, rel=0.1)
+    assert won[1] == pytest.approx(min(curve["cost"].max(), 0.2 * plain["cost"].max()))
+
+
+def test_wins_sees_a_lead_that_is_lost_again():
+    cost = np.geomspace(1.0, 1e4, 9)
+    level = pd.DataFrame({"cost": cost, "rmse": np.full(9, 1.0)})
+    dip = pd.DataFrame({"cost": cost, "rmse": [2.0, 2, 2, 0.5, 0.5, 0.5, 2, 2, 2]})
+    ((start, end),) = summary.wins(dip, level)
+    assert cost[2] < start < cost[3]
+    assert cost[5] < end < cost[6]
+    assert summary.wins(level.assign(rmse=3.0), level) == []
+    assert len(summary.wins(level, dip)) == 2
+
+
+def test_the_envelope_is_the_best_at_every_cost():
+    cost = np.geomspace(1.0, 1e4, 9)
+    falling = pd.DataFrame({"cost": cost, "rmse": 1 / cost})
+    flat = pd.DataFrame({"cost": cost[2:7], "rmse": np.full(5, 0.02)})
+    best = summary.envelope(falling, flat)
+    expected = np.minimum.accumulate(np.where((cost >= cost[2]) & (cost <= cost[6]), np.fmin(1 / cost, 0.02), 1 / cost))
+    assert np.allclose(best["rmse"], expected)

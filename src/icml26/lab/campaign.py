@@ -17,7 +17,7 @@ def campaign(
     makers: Mapping[str, Callable[[S, int], pd.DataFrame]],
     *,
     settings: S,
-    depends: Sequence[str],
+    depends: Mapping[str, Sequence[str]],
     deterministic: Sequence[str] = (),
     timing: Sequence[str] = ("race",),
     inputs: Mapping[str, str] | None = None,
@@ -29,7 +29,7 @@ def campaign(
         package: the chapter, e.g. "icml26.nested_expectations"; the tables go into its `tables/` folder.
         makers: table name -> function of (settings, number of seeds) that returns the rows.
         settings: a frozen dataclass; kept in the provenance.
-        depends: modules whose change makes the tables stale.
+        depends: table name -> the modules whose change makes that table stale.
         deterministic: tables that use no seeds; their provenance names none.
         timing: tables that need a quiet machine; `--table all` leaves them out.
         inputs: label -> sha256 of data that the tables were measured on.
@@ -37,8 +37,11 @@ def campaign(
 
     Raises:
         SystemExit: an unknown table or a number of seeds below 1, as argparse does it.
+        ValueError: `depends` does not cover exactly the tables.
         RuntimeError: the profile is not `cpu`, or a smoke test is asked for: committed tables have one size.
     """
+    if set(depends) != set(makers):
+        raise ValueError(f"depends must name the modules of every table, {sorted(set(depends) ^ set(makers))} differ")
     parser = argparse.ArgumentParser(prog=f"python -m {package}.experiment", description="Make committed tables.")
     parser.add_argument("--table", required=True, choices=[*makers, "all"])
     parser.add_argument("--seeds", type=int, default=5, help="independent repetitions (default 5)")
@@ -57,7 +60,7 @@ def campaign(
             frame,
             command=f"python -m {package}.experiment --table {name} --seeds {chosen.seeds}",
             seeds=seeds,
-            depends=depends,
+            depends=depends[name],
             settings=settings,
             inputs=inputs,
             cpu_seconds=time.process_time() - start,

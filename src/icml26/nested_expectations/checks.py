@@ -63,6 +63,15 @@ CASES = (
     Case(outer=4, M0=2, p=2, window="flat"),
 )
 
+"""Circuits of 9 to 16 qubits: seconds each."""
+
+LARGE_CASES = (
+    Case(outer=8, M0=4, p=1, qubits_per_step=2),
+    Case(outer=8, M0=4, p=2),
+    Case(outer=8, M0=8, p=2),
+)
+"""Circuits of 17 to 23 qubits, for the larger profiles."""
+
 
 def circuit_row(case: Case, grid_bits: int = 22) -> dict[str, str | int | float]:
     """Run one circuit on a state-vector simulator; compare its law and its queries with the emulator's.
@@ -87,9 +96,9 @@ def circuit_row(case: Case, grid_bits: int = 22) -> dict[str, str | int | float]
     }
 
 
-def circuit_rows() -> list[dict[str, str | int | float]]:
-    """`circuit_row` of every case."""
-    return [circuit_row(case) for case in CASES]
+def circuit_rows(large: bool = False) -> list[dict[str, str | int | float]]:
+    """`circuit_row` of every case, of the large ones too if asked for."""
+    return [circuit_row(case) for case in (CASES + LARGE_CASES if large else CASES)]
 
 
 def telescoping_gap(grid_bits: int = 10, level: int = 4) -> float:

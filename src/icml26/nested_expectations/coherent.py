@@ -58,6 +58,14 @@ class Term:
         """(2M − 1)(1 + Σ T(inner)): sampler applications of one run, exact."""
         return (2 * self.states - 1) * (1 + sum(inner.queries for inner in self.chain))
 
+    def qubits(self, step: int) -> int:
+        """Qubits of its circuit when a step takes `step` of them: step, flag and phase register, and all inner ones.
+
+        Inner registers are garbage until the whole is undone, so they add up. Ancillas of the gates come on top.
+        """
+        inner = sum(term.qubits(step) for estimation in self.chain for term in estimation.terms)
+        return step + 1 + self.states.bit_length() - 1 + inner
+
 
 @dataclass(frozen=True)
 class Estimation:

@@ -56,9 +56,12 @@ def constructions() -> dict[str, dict[str, Any]]:
         "clip": {},
         "clip, c = 0.75": {"c": 0.75},
         "clip, M0 = 32": {"M0": 32},
+        "clip, M0 = 32, c = 0.75": {"M0": 32, "c": 0.75},
+        "clip, M0 = 64": {"M0": 64},
         "clip, growing M0": {"M0": growing_M0()},
         "dyadic": {"mean": "dyadic"},
         "dyadic, flat, median of 5": {"mean": "dyadic", "window": "flat", "repeats": 5},
+        "dyadic, flat, median of 5, M0 = 8": {"mean": "dyadic", "window": "flat", "repeats": 5, "M0": 8},
     }
 
 
@@ -91,19 +94,36 @@ def exact_curve(problem: RNE, method: str, levels: int, bits: int, device: str =
 
 
 def exact(chosen: Settings, seeds: int = 0) -> pd.DataFrame:
-    """RMSE against cost of every quantum construction at D = 1, 2, 3, and of the small register run live."""
+    """RMSE against cost of the quantum constructions at D = 1, 2, 3, of the floor, and of the register run live.
+
+    The settings of the clip are varied at D = 2 only. The floor is plain amplitude estimation of the outer mean, as
+    if all inner ones were known.
+    """
     parts = []
     device = str(lab.profile.current().device)
     for depth, levels, bits in zip((1, 2, 3), chosen.levels, chosen.bits, strict=True):
         problem = LatticeBermudan(dates=depth, qubits=chosen.qubits)
         for method in constructions():
-            if depth == 1 and method != "clip":  # all constructions are one amplitude estimation there
+            # All constructions are one amplitude estimation at D = 1.
+            if (depth == 1 and method != "clip") or (depth == 3 and method.startswith("clip,")):
                 continue
             # Shells cost a convolution a node and level, and show what they have to show on a smaller register.
             small = 3 if method.startswith("dyadic") else 0
             parts.append(exact_curve(problem, method, levels - small, bits - small, device))
+        parts.append(floor_curve(problem, levels))
     parts.append(live_curve())
     return pd.concat(parts, ignore_index=True)
+
+
+def floor_curve(problem: RNE, levels: int) -> pd.DataFrame:
+    """The columns of `exact_curve` for plain amplitude estimation of the collapsed, one-step problem."""
+    target = float(problem.exact()[0][0]) / problem.scale
+    rows: list[dict[str, Any]] = []
+    for level in range(levels + 1):
+        M = 16 * 2**level
+        rmse, bias = error_of(outcome_law(target, M, "cosine"), target)
+        rows.append({"level": level, "bits": 0, "cost": 2 * M - 1, "rmse": rmse, "bias": bias})
+    return pd.DataFrame(rows).assign(method="floor", depth=problem.depth)
 
 
 def live_curve() -> pd.DataFrame:
@@ -136,21 +156,25 @@ def sensitivity(chosen: Settings, seeds: int = 0) -> pd.DataFrame:
 def variable_time(chosen: Settings, seeds: int = 0) -> pd.DataFrame:
     """Why a random level is fatal: READ cut off at level B inside amplitude estimation (D = 2).
 
-    The bias is what the levels above B would have added; M is the smallest whose estimation error is no larger
-    than that. A coherent call pays for the longest branch, 1 + 2^B draws, although the mean is a constant.
-    Payoffs are taken to fit the scale, which is generous to READ: its weights 1/p_n grow.
+    The bias is what the levels above B would have added, averaged over 31 strikes, which stand in for a continuous
+    state: on one lattice a node near its kink, and then the lattice's end, bend the law. M is the smallest whose
+    estimation error is no larger than the bias. A coherent call pays for the longest branch, 1 + 2^B draws, although
+    the mean cost is a constant. Payoffs are taken to fit the scale, which is generous to READ: its weights 1/p_n grow.
     """
-    problem = LatticeBermudan(qubits=chosen.qubits)
-    target = float(problem.exact()[0][0]) / problem.scale
-    moments = read_variance(problem).first_moment / problem.scale
+    r = 0.6
+    strikes = [LatticeBermudan(strike=float(strike), qubits=4) for strike in np.linspace(37.0, 43.0, 31)]
+    target = float(np.mean([put.exact()[0][0] / put.scale for put in strikes]))
+    moments = np.mean(
+        [read_variance(put, r, levels=24, atoms=3000).first_moment / put.scale for put in strikes], axis=0
+    )
     rows = []
-    for B in range(2, 13):
+    for B in range(5, 14):
         bias = abs(float(moments[B + 1 :].sum()))
         M, error = 4, math.inf
         while error > bias:
             M *= 2
             error, _ = error_of(outcome_law(target, M, "cosine"), target)
-        mean = sum(0.6 * 0.4**n * (1 + 2**n) for n in range(B)) + 0.4**B * (1 + 2**B)
+        mean = sum(r * (1 - r) ** n * (1 + 2**n) for n in range(B)) + (1 - r) ** B * (1 + 2**B)
         rows.append(
             {
                 "B": B,

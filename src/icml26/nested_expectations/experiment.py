@@ -9,6 +9,7 @@ slopes have intervals). All errors are in units of the problem's scale, all cost
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -25,6 +26,7 @@ from icml26.nested_expectations.exact_runs import (
     windows,
 )
 from icml26.nested_expectations.problems import RNE, LatticeBermudan, TwoStageTrial, sp500_put
+from icml26.nested_expectations.read_variance import read_variance
 from icml26.nested_expectations.sampled_runs import (
     CLASSICAL,
     estimators,
@@ -56,29 +58,42 @@ def problems() -> dict[str, RNE]:
 
 
 def applications(chosen: Settings, seeds: int) -> pd.DataFrame:
-    """Every problem by every method at about one budget: exact value, cost, RMSE (scaled), seeds."""
-    levels, bits = min(7, chosen.levels[1]), min(15, chosen.bits[1])
-    rows = []
+    """Every problem by every method at about the calls of the clipped estimator: exact value, cost, RMSE, seeds.
+
+    Direct nesting stands at its last level that costs no more; READ also by its exact variance at the best r for
+    the problem.
+    """
+    levels, bits = min(7, chosen.levels[1]), min(16, chosen.bits[1])
+    rows: list[dict[str, str | int | float]] = []
     for name, problem in problems().items():
         target = float(problem.exact()[0][0])
-        fixed = {"problem": name, "scale": problem.scale, "exact": target}
-        for method in ("direct", "clip"):
-            curve = exact_curve(problem, method, levels, bits)
-            last = curve.iloc[-1]
-            rows.append(
-                fixed | {"method": method, "cost": float(last["cost"]), "rmse": float(last["rmse"]), "seeds": 0}
-            )
-        budget = rows[-1]["cost"]
+        clip = exact_curve(problem, "clip", levels, bits).iloc[-1]
+        direct = exact_curve(problem, "direct", levels, bits)
+        direct = direct[direct["cost"] <= clip["cost"]].iloc[-1]
+        budget = float(clip["cost"])
+        spread = min(
+            read_variance(problem, r).variance * classical.read_cost_mean(2, r) for r in (0.52, 0.55, 0.58, 0.6, 0.63)
+        )
+        found = {
+            "clip": (budget, float(clip["rmse"]), 0),
+            "direct": (float(direct["cost"]), float(direct["rmse"]), 0),
+            "READ, best r, true variance": (budget, math.sqrt(spread / budget) / problem.scale, 0),
+        }
         for method, run in CLASSICAL.items():
-            found = [run(problem, int(budget), rng) for rng in lab.seed.spawn(30, seeds)]
-            errors = np.array([value - target for value, _ in found]) / problem.scale
+            draws = [run(problem, int(budget), rng) for rng in lab.seed.spawn(30, seeds)]
+            errors = np.array([value - target for value, _ in draws]) / problem.scale
+            cost = float(np.mean([cost for _, cost in draws]))
+            found[method] = (cost, float(np.sqrt((errors**2).mean())), seeds)
+        for method, (cost, rmse, repetitions) in found.items():
             rows.append(
-                fixed
-                | {
+                {
+                    "problem": name,
+                    "scale": problem.scale,
+                    "exact": target,
                     "method": method,
-                    "cost": float(np.mean([cost for _, cost in found])),
-                    "rmse": float(np.sqrt((errors**2).mean())),
-                    "seeds": seeds,
+                    "cost": cost,
+                    "rmse": rmse,
+                    "seeds": repetitions,
                 }
             )
     return pd.DataFrame(rows)
@@ -109,7 +124,7 @@ def circuits(chosen: Settings, seeds: int = 0) -> pd.DataFrame:
     """Coherent circuits run on a state-vector simulator against the formula, with queries off the tape."""
     from icml26.nested_expectations.checks import circuit_rows
 
-    return pd.DataFrame(circuit_rows())
+    return pd.DataFrame(circuit_rows(large=lab.profile.current().name != "cpu"))
 
 
 def race(chosen: Settings, seeds: int) -> pd.DataFrame:
@@ -178,25 +193,23 @@ TABLES: dict[str, Callable[[Settings, int], pd.DataFrame]] = {
     "race": race,
 }
 DETERMINISTIC = ("windows", "exact", "read_levels", "sensitivity", "convergence", "variable_time", "circuits")
-DEPENDS = tuple(
-    f"{PACKAGE}.{name}"
-    for name in (
-        "problems",
-        "qae",
-        "emulator",
-        "classical",
-        "read_variance",
-        "read_torch",
-        "coherent",
-        "circuits",
-        "checks",
-        "peers",
-        "exact_runs",
-        "sampled_runs",
-        "sizes",
-        "experiment",
-    )
-)
+_MODULES = {
+    "windows": "qae exact_runs",
+    "estimators": "qae sampled_runs",
+    "mlmc_peer": "problems classical peers sampled_runs",
+    "exact": "problems qae emulator exact_runs",
+    "sampled": "problems classical sampled_runs",
+    "read_tail": "problems classical sampled_runs",
+    "read_spread": "problems classical read_variance sampled_runs",
+    "read_levels": "problems read_variance sampled_runs",
+    "sensitivity": "problems qae emulator exact_runs",
+    "applications": "problems qae emulator classical read_variance exact_runs sampled_runs experiment",
+    "convergence": "problems peers experiment",
+    "variable_time": "problems qae read_variance exact_runs",
+    "circuits": "problems qae emulator coherent circuits checks",
+    "race": "classical emulator experiment",
+}
+DEPENDS = {name: tuple(f"{PACKAGE}.{module}" for module in modules.split()) for name, modules in _MODULES.items()}
 
 
 if __name__ == "__main__":

@@ -18,8 +18,10 @@ from icml26.nested_expectations.qae import outcome_law
 STYLES = {
     "direct": ("direct nesting", "vermillion", "s"),
     "clip": ("telescoped, clipped", "blue", "o"),
+    "tuned": ("telescoped, best settings", "blue", ""),
     "dyadic, flat, median of 5": ("telescoped, shells", "purple", "^"),
-    "READ": ("READ, r = 0.55", "green", "D"),
+    "floor": ("inner means known", "yellow", "d"),
+    "READ": ("READ", "green", "D"),
     "derandomised MLMC": ("derandomised MLMC", "orange", "v"),
     "nested Monte Carlo": ("nested Monte Carlo", "black", "x"),
     "Longstaff-Schwartz": ("Longstaff–Schwartz", "sky", "P"),

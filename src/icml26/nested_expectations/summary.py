@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from icml26.nested_expectations.scaling import Crossing, bootstrap_slope, crossing, log_corrected, slope
+from icml26.nested_expectations.scaling import bootstrap_slope, log_corrected, slope
 
 CONSTRUCTIONS = ("direct", "clip", "dyadic, flat, median of 5")
 
@@ -76,14 +76,21 @@ def envelope(*curves: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({"cost": cost, "rmse": np.exp(np.minimum.accumulate(best))})
 
 
-def meets(quantum: pd.DataFrame, classical: pd.DataFrame) -> Crossing | None:
-    """Where the quantum curve falls below the classical one, inside the range that both cover; or None."""
-    return crossing(
-        quantum["cost"].to_numpy(float),
-        quantum["rmse"].to_numpy(),
-        classical["cost"].to_numpy(float),
-        classical["rmse"].to_numpy(),
-    )
+def wins(quantum: pd.DataFrame, classical: pd.DataFrame, points: int = 2000) -> list[tuple[float, float]]:
+    """The intervals of cost, inside the range that both curves cover, where the first has the smaller RMSE.
+
+    By log-log interpolation; empty when there is none.
+    """
+    curves = [curve.sort_values("cost") for curve in (quantum, classical)]
+    ends = [(float(curve["cost"].iloc[0]), float(curve["cost"].iloc[-1])) for curve in curves]
+    low, high = max(end[0] for end in ends), min(end[1] for end in ends)
+    if low >= high:
+        raise ValueError(f"quantum and classical must share a range of costs, got {ends[0]} and {ends[1]}")
+    x = np.linspace(math.log(low), math.log(high), points)
+    a, b = (np.interp(x, np.log(c["cost"].to_numpy(float)), np.log(c["rmse"].to_numpy())) for c in curves)
+    ahead = np.concatenate([[False], a < b, [False]])
+    edges = np.flatnonzero(ahead[1:] != ahead[:-1])
+    return [(float(np.exp(x[i])), float(np.exp(x[j - 1]))) for i, j in zip(edges[::2], edges[1::2], strict=True)]
 
 
 def bounded(curve: pd.DataFrame, depth: int) -> tuple[float, float]:
