@@ -22,7 +22,7 @@ REACH_CHECKS = (
 READ_CHECKS = (
     "exact variance is finite at the r used",
     "mean of all repetitions is the truth",
-    "slope of RMSE agrees with one half at D = 2 and 3",
+    "slope of RMSE at the best r agrees with one half at D = 2 and 3",
 )
 
 CLAIMS = (
