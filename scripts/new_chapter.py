@@ -54,7 +54,7 @@ def describe(root: Path, number: str, slug: str, title: str) -> dict[str, Any]:
         "paper": MARK,
         "authors": None,
         "link": None,
-        "idea": MARK,
+        "idea": f"{MARK}.",
         "minutes": 30,
         "needs": "CPU",
     }

@@ -176,6 +176,9 @@ def faults_of(window, path):
 def test_every_page_is_sound(browser, book_html, width, height):
     pages = [p for p in sorted(book_html.rglob("*.html")) if "_static" not in p.relative_to(book_html).parts]
     pages.remove(book_html / "index.html")  # only sends the reader on to book/index.html
+    listings = [p for p in pages if book_html / "_modules" in p.parents]  # hundreds, alike but for their length
+    longest = max(listings, key=lambda p: p.stat().st_size)
+    pages = [p for p in pages if p not in listings or p == longest]
     window = Window(browser, width, height)
     try:
         wrong = {str(p.relative_to(book_html)): faults_of(window, p) for p in pages}

@@ -134,6 +134,11 @@ def site(book_html):
     return {p: Page(p.read_text(encoding="utf-8")) for p in paths}
 
 
+def test_source_listings_are_of_the_book_only(site, book_html):
+    listed = [p.relative_to(book_html / "_modules") for p in site if book_html / "_modules" in p.parents]
+    assert {path.parts[0] for path in listed} == {"icml26", "index.html"}
+
+
 def test_no_page_loads_anything_from_outside(site, book_html):
     wrong = {str(p.relative_to(book_html)): page.outside for p, page in site.items() if page.outside}
     assert not wrong
