@@ -85,7 +85,7 @@ def _costs(answer: Callable[[int, int, int], int]) -> str | None:
 
 def _without_own_sampler(depth: int, level: int, M0: int) -> int:
     if depth == 1:
-        return 2 * M0 * 2**level - 1
+        return int(2 * M0 * 2**level - 1)
     return sum(
         (2 * M0 * 2 ** (level - p) - 1) * sum(_without_own_sampler(depth - 1, q, M0) for q in range(p + 1))
         for p in range(level + 1)
@@ -94,7 +94,7 @@ def _without_own_sampler(depth: int, level: int, M0: int) -> int:
 
 def _only_the_finest(depth: int, level: int, M0: int) -> int:
     if depth == 1:
-        return 2 * M0 * 2**level - 1
+        return int(2 * M0 * 2**level - 1)
     return sum((2 * M0 * 2 ** (level - p) - 1) * (1 + _only_the_finest(depth - 1, p, M0)) for p in range(level + 1))
 
 

@@ -152,7 +152,7 @@ def race(chosen: Settings, seeds: int) -> pd.DataFrame:
         lab.race(
             {
                 "emulator, b = 12": lambda: NestedQAE(LatticeBermudan(), grid_bits=12).law(6),
-                f"emulator, b = {b}": lambda b=b: NestedQAE(LatticeBermudan(), grid_bits=b).law(6),
+                f"emulator, b = {b}": lambda b=b: NestedQAE(LatticeBermudan(), grid_bits=b).law(6),  # type: ignore[misc]
             },
             reference="emulator, b = 12",
             repeats=max(7, seeds),

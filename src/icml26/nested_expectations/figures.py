@@ -31,14 +31,15 @@ STYLES = {
 def plot_tree(problem: LatticeBermudan) -> Figure:
     """The nesting as a lattice: one dot a node, its shade the chance to get there; a ring where stopping is best."""
     figure, axes = plt.subplots(figsize=(7.0, 3.8))
-    chance = np.ones(1)
+    chance: Float[np.ndarray, " n"] = np.ones(1)
     values = problem.exact()
     for date in range(problem.depth + 1):
         node = np.arange(problem.size(date))
         height = problem.state(date, node)
         if date < problem.depth:
             child, law = problem.children(date, node)
-            following = np.bincount(child.ravel(), (chance[:, None] * law).ravel(), problem.size(date + 1))
+            mass = (chance[:, None] * law).ravel()
+            following: Float[np.ndarray, " n"] = np.bincount(child.ravel(), mass, problem.size(date + 1))
             ends = problem.state(date + 1, child.ravel())
             start = np.repeat(height, child.shape[1])
             axes.plot(

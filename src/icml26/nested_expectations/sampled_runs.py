@@ -188,7 +188,7 @@ def mlmc_peer(chosen: Settings, seeds: int) -> pd.DataFrame:
         rows.append(("mlmc package, eight levels", seed, found.cost, found.value))
         for method, run in CLASSICAL.items():
             value, cost = run(problem, found.cost, lab.seed.spawn(50 + seed, 1)[0])
-            rows.append((method, seed, cost, value))
+            rows.append((method, seed, cost, value))  # type: ignore[arg-type]
     frame = pd.DataFrame(rows, columns=["method", "seed", "cost", "value"])
     return frame.assign(cost=frame["cost"].astype(float), error=(frame["value"] - target) / problem.scale)
 
