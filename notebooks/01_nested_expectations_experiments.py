@@ -132,7 +132,7 @@ for depth in depths:
     for method in ("nested Monte Carlo", "derandomised MLMC", "Longstaff-Schwartz"):
         curves[depth][method] = summary.sampled_curve(table["sampled"], depth, method)
     curves[depth]["READ"] = summary.sampled_curve(table["sampled"], depth, "READ, r = 0.6")
-shown = {**curves, 2: {**curves[2], "tuned": tuned, "READ": read_true}}
+shown = {**curves, 2: {**curves[2], "tuned": tuned, "READ": summary.read_curve(best["true_cost_variance"], np.geomspace(1e3, 1e11, 9))}}
 repetitions = len(lab.tables.read("icml26.nested_expectations", "sampled").provenance["seeds"])
 lab.figure(
     figures.plot_race(shown),
