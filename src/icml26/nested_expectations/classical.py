@@ -85,8 +85,7 @@ def check_r(r: Real) -> None:
         raise ValueError(f"r must be in (0.5, 1): infinite expected cost at or below 0.5; got {r!r}")
     if r >= INFINITE_VARIANCE:
         warnings.warn(
-            f"r = {r:g} is at least {INFINITE_VARIANCE:.4f}: infinite variance for kinked links and a "
-            "continuous state",
+            f"r = {r:g} is at least {INFINITE_VARIANCE:.4f}: infinite variance for kinked links and a continuous state",
             RuntimeWarning,
             stacklevel=3,
         )
@@ -238,6 +237,11 @@ class _Tree:
         delta = problem.link(date, y, 0.5 * (one + two))
         delta -= 0.5 * (problem.link(date, y, one) + problem.link(date, y, two))
         value[many] += weight[many] * delta
+        if not np.isfinite(value).all():
+            raise ValueError(
+                f"problem: the link of date {date} is not finite for means outside [0, scale], which READ's "
+                "estimates reach: define it on the whole line"
+            )
         return value, costs
 
     def _sums(
@@ -391,9 +395,17 @@ def stopping_link(problem: RNE, date: int) -> StoppingLink:
     floor, fee = g[0], grid[-1] - g[-1]
     floor = np.where(np.isclose(floor, grid[0] - fee, rtol=0, atol=1e-12 * problem.scale), -np.inf, floor)
     if not np.allclose(g, np.maximum(floor, grid[:, None] - fee), rtol=0, atol=1e-9 * problem.scale):
-        raise ValueError(
-            f"problem: the link of date {date} is not max(floor, mean - fee), a stopping problem"
-        )
+        raise ValueError(f"problem: the link of date {date} is not max(floor, mean - fee), a stopping problem")
+    # The kink may lie between two points of the grid: look on both sides of it, down to a hair's breadth.
+    kink = np.where(np.isfinite(floor), floor + fee, 0.0)
+    steps = problem.scale * np.concatenate([[0.0], np.geomspace(1e-9, 1.0, 64)])
+    for mean in [*(kink + step for step in steps), *(kink - step for step in steps)]:
+        if not np.allclose(
+            problem.link(date, node, mean), np.maximum(floor, mean - fee), rtol=0, atol=1e-9 * problem.scale
+        ):
+            raise ValueError(
+                f"problem: the link of date {date} is not max(floor, mean - fee) near its kink, a stopping problem"
+            )
     return StoppingLink(floor, fee)
 
 
@@ -419,9 +431,7 @@ def longstaff_schwartz(problem: RNE, paths: int, rng: np.random.Generator, degre
     def basis(date: int, node: Int[np.ndarray, " n"]) -> Float[np.ndarray, "n b"]:
         every = state(date, np.arange(problem.size(date)))
         spread = float(np.ptp(every)) or 1.0
-        return np.polynomial.legendre.legvander(
-            2.0 * (state(date, node) - every.min()) / spread - 1.0, degree
-        )
+        return np.polynomial.legendre.legvander(2.0 * (state(date, node) - every.min()) / spread - 1.0, degree)
 
     weights: list[Float[np.ndarray, " b"] | None] = [None] * problem.depth
 

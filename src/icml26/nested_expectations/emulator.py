@@ -147,6 +147,8 @@ class NestedQAE:
             raise ValueError(f"mean must be 'clip' or 'dyadic', got {mean!r}")
         if isinstance(grid_bits, bool) or not isinstance(grid_bits, int) or not 1 <= grid_bits <= 26:
             raise ValueError(f"grid_bits must be a whole number in 1..26, got {grid_bits!r}")
+        if isinstance(repeats, bool) or not isinstance(repeats, (int, np.integer)):
+            raise TypeError(f"repeats must be a whole number, got {repeats!r}")
         if repeats < 1 or repeats % 2 == 0:
             raise ValueError(f"repeats must be odd and positive, got {repeats}")
         if chunk < 1:
@@ -200,6 +202,8 @@ class NestedQAE:
         """E C(p) for p = 0..level at every node of a date in 1..D-1, in units of the scale (mean="clip")."""
         if not 1 <= date < self.problem.depth:
             raise ValueError(f"date must lie in 1..{self.problem.depth - 1}, got {date}")
+        if not self.telescoping or self.mean != "clip":
+            raise ValueError("chain_means needs mean='clip' and telescoping: only then is there a clipped chain")
         return np.stack(self._at(level).statistics(date, int(level))[: level + 1])[:, :, 0]
 
     def amplitude(self, p: int) -> float:
@@ -322,6 +326,7 @@ class _Fixed:
         while len(known) <= level:
             p = len(known)
             rows = []
+            chain: dict[tuple[int, int], Tensor] = {}  # taken over whole: an interrupted level starts afresh
             for start, law in self.laws(date, p):
                 if not self.set.telescoping or p == 0:
                     rows.append(self._mean(law))
@@ -331,7 +336,8 @@ class _Fixed:
                 else:
                     rows.append(self._shells(law, self._chain[date, start], p))
                 if self.set.telescoping:
-                    self._chain[date, start] = law
+                    chain[date, start] = law
+            self._chain.update(chain)
             known.append(np.concatenate(rows))
         return known
 

@@ -201,7 +201,8 @@ def plot_race(curves: dict[int, dict[str, pd.DataFrame]]) -> Figure:
     for axes, (depth, methods) in zip(np.atleast_1d(panels), curves.items(), strict=True):
         for method, rows in methods.items():
             label, colour, marker = STYLES[method]
-            axes.loglog(rows["cost"], rows["rmse"], marker=marker, ms=5, lw=1.6, color=lab.COLOURS.get(colour, colour), label=label)
+            shade = lab.COLOURS.get(colour, colour)
+            axes.loglog(rows["cost"], rows["rmse"], marker=marker, ms=5, lw=1.6, color=shade, label=label)
         x = np.array([1e3, 1e8])
         for power, text in ((-1.0, "−1"), (-0.5, "−½"), (-1 / 3, "−⅓")):
             axes.loglog(x, 0.2 * (x / x[0]) ** power, color="0.6", ls=":", lw=1.2)

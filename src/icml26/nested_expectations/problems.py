@@ -233,7 +233,7 @@ class TreeRNE:
         links = (None,) * (depth - 1) if links is None else tuple(links)
         if len(links) != depth - 1:
             raise ValueError(f"links must hold {depth - 1} functions, dates 1..{depth - 1}; got {len(links)}")
-        leaves = np.asarray(values, dtype=np.float64)
+        leaves = np.array(values, dtype=np.float64)
         if leaves.ndim != 1 or leaves.size == 0:
             raise ValueError(f"values must be a non-empty vector, got shape {leaves.shape}")
         if not (np.isfinite(leaves).all() and leaves.min() >= 0.0 and leaves.max() <= scale):
@@ -330,6 +330,8 @@ class TwoStageTrial:
 
     def __post_init__(self) -> None:
         _whole(1, qubits=self.qubits)
+        if len(self.prior) != 2:
+            raise ValueError(f"prior must be the two parameters of a beta law, got {self.prior!r}")
         _positive(patients=self.patients, **{"prior[0]": self.prior[0], "prior[1]": self.prior[1]})
         if not 0.0 < self.standard < 1.0:
             raise ValueError(f"standard must lie in (0, 1), got {self.standard!r}")

@@ -247,6 +247,8 @@ def cosine(oracle: Oracle, M: int, repeats: int = 1, confidence: float = 0.95) -
 
 
 def _check_shots(shots: int) -> None:
+    if isinstance(shots, bool) or not isinstance(shots, (int, np.integer)):
+        raise TypeError(f"shots must be a whole number, got {shots!r}")
     if shots < 1:
         raise ValueError(f"shots must be at least 1, got {shots}")
 
@@ -278,6 +280,8 @@ def mlae(
     """
     _check_shots(shots)
     _check_confidence(confidence)
+    if not all(isinstance(m, (int, np.integer)) and not isinstance(m, bool) for m in powers):
+        raise TypeError(f"powers must be whole numbers, got {list(powers)}")
     if len(powers) == 0 or min(powers) < 0:
         raise ValueError(f"powers must be non-negative and at least one, got {list(powers)}")
     if interval not in ("likelihood-ratio", "fisher"):

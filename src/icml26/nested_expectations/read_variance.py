@@ -36,7 +36,7 @@ class ReadVariance:
 
     `first` is Var of g(first child) over nodes and children; `first_moment[n]` and `second_moment[n]` are
     E Delta_n and E Delta_n^2 averaged over the nodes of date 1; `variance` is what they and the cross terms add
-    up to, with deep levels up to the last; `exact_levels` says up to which n the halves were multinomial.
+    up to, infinite where the last level still counts; `exact_levels` says up to which n the halves were multinomial.
     """
 
     variance: float
@@ -57,8 +57,10 @@ def read_variance(problem: RNE, r: Real = 0.6, levels: int = 60, atoms: int = 50
     check_r(r)
     if problem.depth != 2:
         raise ValueError(f"problem must have depth 2 for an exact variance, got depth {problem.depth}")
-    if levels < 1:
-        raise ValueError(f"levels must be at least 1, got {levels}")
+    if not 1 <= levels <= 500:
+        raise ValueError(f"levels must lie in 1..500, got {levels}")
+    if atoms < 1:
+        raise ValueError(f"atoms must be at least 1, got {atoms}")
     link = stopping_link(problem, 1)
     child, outer = problem.children(0, np.zeros(1, dtype=np.int64))
     weight = np.bincount(child[0], weights=outer[0], minlength=problem.size(1))
@@ -82,7 +84,11 @@ def read_variance(problem: RNE, r: Real = 0.6, levels: int = 60, atoms: int = 50
         square += weight[y] * float(
             probability @ first**2 + 2.0 * node.cross[1:].sum() + (node.second[1:] / chance[1:]).sum()
         )
-    return ReadVariance(square - mean**2, mean, first_square - first_mean**2, average, second, exact_levels)
+    shares = second[1:] / chance[1:]
+    # A mean exactly at the kink keeps E Delta_n^2 at order 2^-n for ever: no level is the last one that counts.
+    whole = bool(shares[-1] <= 1e-6 * max(float(shares.sum()), 1e-300))
+    variance = square - mean**2 if whole else math.inf
+    return ReadVariance(variance, mean, first_square - first_mean**2, average, second, exact_levels)
 
 
 @dataclass

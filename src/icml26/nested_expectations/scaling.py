@@ -65,7 +65,7 @@ class LogFit:
 
 
 def log_corrected(
-    cost: Float[np.ndarray, " n"], rmse: Float[np.ndarray, " n"], k: float | None = None
+    cost: Float[np.ndarray, " n"], rmse: Float[np.ndarray, " n"], k: float | int | None = None
 ) -> LogFit:
     """Fit the exponent alpha of 1/eps with a power k of log(1/eps), given or fitted (k=None).
 
@@ -73,6 +73,8 @@ def log_corrected(
     decades: read them together.
     """
     log_cost, log_rmse = _curve(cost, rmse, 3 if k is not None else 4)
+    if np.ptp(log_rmse) == 0.0:
+        raise ValueError(f"rmse must take at least two different values, got {rmse}")
     decades = -log_rmse
     if (decades <= 0).any():
         raise ValueError(f"rmse must be below 1 for a logarithmic correction, got {rmse}")
@@ -143,7 +145,9 @@ def bootstrap_slope(
     x = (x - x.mean()) / ((x - x.mean()) @ (x - x.mean()))
     pick = rng.integers(0, replicates, size=(resamples, n, replicates))
     squared = np.take_along_axis(np.broadcast_to(errors**2, (resamples, n, replicates)), pick, axis=2)
-    with np.errstate(divide="ignore"):
-        slopes = 0.5 * np.log(squared.mean(axis=2)) @ x
+    mean = squared.mean(axis=2)
+    if not (mean > 0).all():
+        raise ValueError("errors: at some cost nearly all replicates are exactly zero, so a resample has no slope")
+    slopes = 0.5 * np.log(mean) @ x
     low, high = np.quantile(slopes, [0.025, 0.975])
     return float(x @ y), float(low), float(high)
