@@ -130,7 +130,7 @@ class NestedCircuit:
 
     def __init__(self, problem: Any, term: Term, window: str = "cosine", c: float = 0.5):
         window_amplitudes(2, window)
-        if not 0 < c <= 1:
+        if not 0.0 < c <= 1.0:
             raise ValueError(f"c must lie in (0, 1], got {c}")
         self.problem, self.term, self.window, self.c = problem, term, window, c
         self._fresh: Iterator[int] = count()

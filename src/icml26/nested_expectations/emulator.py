@@ -62,8 +62,12 @@ def growing_M0(start: int = 16, every: int = 4) -> Callable[[int], int]:
     """M0 that grows like log(1/eps): the power of two next above `start (1 + level / every)`.
 
     With a fixed M0 the chance that an estimate leaves its clip window does not fall with the level, which
-    leaves a bias.
+    leaves a bias. Raises ValueError unless both numbers are finite, start >= 1 and every > 0.
     """
+    if not (math.isfinite(start) and start >= 1):
+        raise ValueError(f"start must be finite and at least 1, got {start!r}")
+    if not (math.isfinite(every) and every > 0):
+        raise ValueError(f"every must be a finite number of levels above 0, got {every!r}")
     return lambda level: int(2 ** math.ceil(math.log2(start * (1.0 + level / every))))
 
 
@@ -199,11 +203,16 @@ class NestedQAE:
         return np.concatenate(rows)
 
     def chain_means(self, date: int, level: int) -> Float[np.ndarray, "p n"]:
-        """E C(p) for p = 0..level at every node of a date in 1..D-1, in units of the scale (mean="clip")."""
+        """E C(p) for p = 0..level at every node of a date in 1..D-1, in units of the scale.
+
+        Only a telescoping estimator with mean="clip" has such a chain: ValueError for others.
+        """
+        if not self.telescoping or self.mean != "clip":
+            raise ValueError(
+                f"chain_means needs telescoping=True and mean='clip', got {self.telescoping} and {self.mean!r}"
+            )
         if not 1 <= date < self.problem.depth:
             raise ValueError(f"date must lie in 1..{self.problem.depth - 1}, got {date}")
-        if not self.telescoping or self.mean != "clip":
-            raise ValueError("chain_means needs mean='clip' and telescoping: only then is there a clipped chain")
         return np.stack(self._at(level).statistics(date, int(level))[: level + 1])[:, :, 0]
 
     def amplitude(self, p: int) -> float:
@@ -326,7 +335,8 @@ class _Fixed:
         while len(known) <= level:
             p = len(known)
             rows = []
-            chain: dict[tuple[int, int], Tensor] = {}  # taken over whole: an interrupted level starts afresh
+            # Kept apart until the level is complete: an interrupted call must not leave half a new chain.
+            chain: dict[tuple[int, int], Tensor] = {}
             for start, law in self.laws(date, p):
                 if not self.set.telescoping or p == 0:
                     rows.append(self._mean(law))
@@ -337,8 +347,10 @@ class _Fixed:
                     rows.append(self._shells(law, self._chain[date, start], p))
                 if self.set.telescoping:
                     chain[date, start] = law
+            # Nothing between these two lines can fail; an interrupt between them is refused by the count.
+            level_done = np.concatenate(rows)
             self._chain.update(chain)
-            known.append(np.concatenate(rows))
+            known.append(level_done)
         return known
 
     def _mean(self, law: Float[Tensor, "n g"]) -> Float[np.ndarray, "n 1"]:

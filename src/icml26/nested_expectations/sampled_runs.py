@@ -40,7 +40,7 @@ def _read(r: float) -> Sampler:
     def run(problem: RNE, budget: int, rng: np.random.Generator) -> tuple[float, float]:
         cost = classical.read_cost_mean(problem.depth, r)
         samples = max(2, round(budget / cost))
-        return read_draws(problem, samples, rng, r).mean, float(samples * cost)
+        return read_draws(problem, samples, rng, r).mean, samples * cost
 
     return run
 
