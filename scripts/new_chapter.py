@@ -89,7 +89,8 @@ def create(root: Path, number: str, slug: str, title: str) -> list[Path]:
     """
     if not re.fullmatch(r"[0-9]{2}", number) or number == "00":
         raise ValueError(f"number: got {number!r}, expected two digits from 01 to 99, e.g. 05")
-    if keyword.iskeyword(slug) or not re.fullmatch(r"[a-z][a-z0-9_]*", slug) or slug in commands.SHARED or slug.endswith("_experiments"):
+    taken = keyword.iskeyword(slug) or slug in commands.SHARED or slug.endswith("_experiments")
+    if taken or not re.fullmatch(r"[a-z][a-z0-9_]*", slug):
         raise ValueError(f"slug: got {slug!r}, expected a lower-case Python name, e.g. nd_rope")
     if '"""' in title or "\\" in title or title.rstrip().endswith('"'):
         raise ValueError(
