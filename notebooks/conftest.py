@@ -1,8 +1,9 @@
 """nbval compares stored and new outputs with a numeric tolerance, and with nothing else loosened.
 
 The texts around the numbers must be equal (but for the spaces that align them), integers must be equal, and
-floats may differ by one unit of their last printed digit or by a relative 1e-3, since CPUs differ in
-rounding. A cell tagged
+floats may differ by one unit of their last printed digit (by a fifth of themselves at most: `1e-05` says
+nothing about `2e-05`) or by a relative 1e-3, since CPUs differ in rounding. The full stop after a number is
+punctuation, and a float without decimals ("3.]") has the relative tolerance only. A cell tagged
 `rtol=0.05` widens that for itself, visibly. When two texts agree in this sense nbval is handed the stored
 one; otherwise its own comparison runs and reports.
 """
@@ -14,13 +15,16 @@ import re
 from nbval.plugin import IPyNbCell
 
 RTOL = 1e-3
-NUMBER = re.compile(r"([-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?)")
+COARSEST = 0.2  # the last printed digit of a float may mean this much of it: 0.5 and 0.6, not 0.1 and 0.2
+NUMBER = re.compile(r"([-+]?(?:\d+\.\d+|\d+\.(?=[],;)eE])|\.\d+|\d+)(?:[eE][-+]?\d+)?)")
 SPACES = re.compile(r"[ \t]+")
 
 
 def unit(number: str) -> float:
-    """One unit of the last printed digit: 0.01 for "1.25", 1e-7 for "3.1e-6"."""
+    """One unit of the last printed digit: 0.01 for "1.25", 1e-7 for "3.1e-6", none (0) for "3."."""
     mantissa, _, exponent = number.lower().partition("e")
+    if mantissa.endswith("."):
+        return 0.0
     return float(f"1e{int(exponent or 0) - len(mantissa.partition('.')[2])}")
 
 
@@ -43,8 +47,9 @@ def _same(stored: str, new: str, rtol: float) -> bool:
     if all(digits.lstrip("+-").isdigit() for digits in (stored, new)):
         return int(stored) == int(new)
     a, b = float(stored), float(new)
-    last_digit = min(unit(stored), unit(new)) * (1 + 1e-9)
-    return math.isfinite(a) and abs(a - b) <= max(last_digit, rtol * max(abs(a), abs(b)))
+    size = max(abs(a), abs(b))
+    last_digit = min(unit(stored), unit(new), COARSEST * size) * (1 + 1e-9)
+    return math.isfinite(a) and abs(a - b) <= max(last_digit, rtol * size)
 
 
 def tolerance(tags: list[str]) -> float:

@@ -47,9 +47,41 @@ def choose(names: Sequence[str], wanted: str) -> list[str]:
     return chosen
 
 
-def _read(path: Path) -> dict[str, Any]:
-    ledger: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+def read(path: Path) -> dict[str, Any]:
+    """The ledger in a file. Raises ValueError naming the file where it holds none (edited by hand, say)."""
+    try:
+        ledger = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path.name}: is no JSON ({error})") from error
+    if not isinstance(ledger, dict):
+        raise ValueError(f"{path.name}: holds a {type(ledger).__name__}, expected a ledger's object")
+    for group, needed in (("claims", _CLAIM), ("findings", _FINDING)):
+        rows = ledger.get(group)
+        if not isinstance(rows, list):
+            raise ValueError(f"{path.name}: {group} is {rows!r}, expected a list")
+        for row in rows:
+            if not isinstance(row, dict) or (lacking := needed - row.keys()):
+                what = f"lacks {', '.join(sorted(lacking))}" if isinstance(row, dict) else f"is {row!r}"
+                raise ValueError(f"{path.name}: an entry of {group} {what}")
+            _check_numbers(path.name, row)
     return ledger
+
+
+_CLAIM = {"id", "claim", "paper", "source", "kind", "rule", "measured", "unit", "interval", "scale"}
+_CLAIM |= {"rtol", "verdict"}
+_FINDING = {"id", "text", "measured"}
+
+
+def _check_numbers(name: str, row: dict[str, Any]) -> None:
+    """ValueError unless measured and rtol are numbers (or None) and the interval has two of them."""
+    ends = row.get("interval")
+    if ends is not None and not (isinstance(ends, list) and len(ends) == 2):
+        raise ValueError(f"{name}: {row['id']!r} has the interval {ends!r}, expected two numbers")
+    for value in (row["measured"], row.get("rtol"), *(ends or ())):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise ValueError(f"{name}: {row['id']!r} has {value!r} where a number belongs")
+    if ends is not None and None in ends:
+        raise ValueError(f"{name}: {row['id']!r} has the interval {ends!r}, expected two numbers")
 
 
 def check(root: Path = commands.ROOT) -> list[str]:
@@ -73,7 +105,12 @@ def check(root: Path = commands.ROOT) -> list[str]:
         elif name not in theirs:
             found.append(f"{name}: no ledger is committed; run `make notebooks CHAPTER={name}`")
         else:
-            found += [f"{name}: {line}" for line in ledger.compare(_read(ours[name]), _read(theirs[name]))]
+            try:
+                pair = read(ours[name]), read(theirs[name])
+            except ValueError as error:
+                found.append(str(error))
+                continue
+            found += [f"{name}: {line}" for line in ledger.compare(*pair)]
     return found
 
 

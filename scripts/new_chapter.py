@@ -8,6 +8,7 @@ there), and measures the example's tables. The result builds, executes and passe
 
 from __future__ import annotations
 
+import keyword
 import re
 import sys
 from pathlib import Path
@@ -86,10 +87,16 @@ def create(root: Path, number: str, slug: str, title: str) -> list[Path]:
 
     Raises ValueError for a malformed number or slug, a missing title, or a chapter that is there already.
     """
-    if not re.fullmatch(r"\d\d", number):
-        raise ValueError(f"number: got {number!r}, expected two digits, e.g. 05")
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", slug) or slug in commands.SHARED or slug.endswith("_experiments"):
+    if not re.fullmatch(r"[0-9]{2}", number) or number == "00":
+        raise ValueError(f"number: got {number!r}, expected two digits from 01 to 99, e.g. 05")
+    taken = keyword.iskeyword(slug) or slug in commands.SHARED or slug.endswith("_experiments")
+    if taken or not re.fullmatch(r"[a-z][a-z0-9_]*", slug):
         raise ValueError(f"slug: got {slug!r}, expected a lower-case Python name, e.g. nd_rope")
+    if '"""' in title or "\\" in title or title.rstrip().endswith('"'):
+        raise ValueError(
+            f"title: got {title!r}, expected a text that can begin a docstring: no backslash, no three "
+            "quotation marks, none at the end"
+        )
     entry = described(root, number, slug)
     places = destinations(root, number, slug)
     if there := [path for path in places.values() if path.exists()]:

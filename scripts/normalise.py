@@ -16,8 +16,9 @@ import re
 import sys
 from pathlib import Path
 
+import nbformat
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
-from nbformat import NotebookNode
+from nbformat import NotebookNode, ValidationError
 
 import commands
 import execute
@@ -42,7 +43,8 @@ def stem(path: Path) -> str:
 def normalise(notebook: NotebookNode) -> NotebookNode:
     """Clean, in place, what Colab saved; execution counts become 1..n where every cell ran in order.
 
-    Raises ValueError for a cell with a magic or shell line, which a text source cannot hold.
+    Raises ValueError for a cell with a magic or shell line or an attached picture, which a text source
+    cannot hold.
     """
     notebook.cells = [
         cell
@@ -52,8 +54,12 @@ def normalise(notebook: NotebookNode) -> NotebookNode:
         and (cell.cell_type != "code" or cell.source.strip())
     ]
     for number, cell in enumerate(notebook.cells):
-        if cell.cell_type == "code" and (magic := pairs.MAGIC.search(cell.source)):
-            line = cell.source[magic.start() :].strip().splitlines()[0]
+        if cell.get("attachments"):
+            raise ValueError(
+                f"cell {number}: {', '.join(sorted(cell.attachments))} is attached, which a text source "
+                "cannot hold; draw it in a code cell instead"
+            )
+        if cell.cell_type == "code" and (line := pairs.magic(cell.source)):
             raise ValueError(
                 f"cell {number}: {line!r} is a magic or shell line; write a Python call instead"
             )
@@ -69,11 +75,20 @@ def normalise(notebook: NotebookNode) -> NotebookNode:
 
 
 def take_in(path: Path, root: Path = commands.ROOT, *, keep_outputs: bool = False) -> Path:
-    """Normalise a saved notebook into the book's pair of files; returns the text source's path."""
+    """Normalise a saved notebook into the book's pair of files; returns the text source's path.
+
+    Raises ValueError, with both files as they were, for a file that is missing or holds no notebook.
+    """
     source = root / "notebooks" / f"{stem(path)}.py"
-    notebook = normalise(pairs.read_notebook(path))
-    pairs.write_source(notebook, source)
-    pairs.write_notebook(notebook, source.with_suffix(".ipynb"))
+    try:
+        notebook = pairs.read_notebook(path)
+        nbformat.validate(notebook)
+    except OSError as error:
+        raise ValueError(f"cannot be read ({error.strerror or error})") from error
+    except (ValidationError, AttributeError, KeyError, TypeError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ValueError(f"is no notebook ({reason})") from error
+    pairs.write_pair(normalise(notebook), source)
     if not keep_outputs:
         execute.execute(source)
     return source

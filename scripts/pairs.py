@@ -9,6 +9,7 @@ what no stored notebook may carry.
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import os
 import re
@@ -43,6 +44,20 @@ def chapters(root: Path = commands.ROOT) -> dict[str, list[Path]]:
             raise ValueError(f"{path.name}: notebooks are named NN_slug.py or NN_slug_experiments.py")
         found.setdefault(f"{match['number']}_{match['slug']}", []).append(path)
     return found
+
+
+def magic(source: str) -> str | None:
+    """The first magic or shell line of a code cell, None where there is none (or the cell is plain Python:
+    a line that begins with % can go on an expression, or belong to a text).
+    """
+    line = MAGIC.search(source)
+    if line is None:
+        return None
+    try:
+        ast.parse(source)
+    except (SyntaxError, ValueError):
+        return source[line.start() :].strip().splitlines()[0]
+    return None
 
 
 def tags(cell: NotebookNode) -> list[str]:
@@ -110,6 +125,13 @@ def dump(notebook: NotebookNode) -> str:
     return text + "\n"
 
 
+def write_pair(notebook: NotebookNode, source: Path) -> None:
+    """Write both files of a notebook, or neither where it is not valid (nbformat's ValidationError)."""
+    text = dump(notebook)
+    write_source(notebook, source)
+    _replace(source.with_suffix(".ipynb"), text)
+
+
 def write_source(notebook: NotebookNode, path: Path) -> None:
     """Write the py:percent file of a notebook. The header of an existing file stays as it is."""
     text: str = jupytext.writes(notebook, fmt="py:percent")
@@ -159,8 +181,8 @@ def faults(stored: NotebookNode) -> list[str]:
             found.append(f"cell {number} has execution count {cell.execution_count}, expected {count}")
         if not cell.source.strip():
             found.append(f"cell {number} is an empty code cell")
-        if magic := MAGIC.search(cell.source):
-            found.append(f"cell {number} has a magic or shell line ({magic[0].strip()}…): use Python calls")
+        if line := magic(cell.source):
+            found.append(f"cell {number} has a magic or shell line ({line}): use Python calls")
         if "nbval-skip" in tags(cell):
             found.append(f"cell {number} is tagged nbval-skip")
         for output in cell.outputs:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import html
-import json
 import math
 import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import ledgers as ledger_files
 from chapters import NOTICE, Book, Chapter, one_line
 
 # verdict -> (sign, so that colour is never the only carrier; what it means)
@@ -30,7 +30,7 @@ def load_ledgers(root: Path, book: Book) -> list[dict[str, Any]]:
     """Read book/ledgers/*.json in the order of the chapters."""
     ledgers = []
     for path in sorted((root / "book" / "ledgers").glob("*.json")):
-        ledger = json.loads(path.read_text(encoding="utf-8"))
+        ledger = ledger_files.read(path)
         chapter = book.by_number.get(ledger.get("chapter"))
         if chapter is None or ledger.get("slug") != chapter.slug or path.stem != chapter.stem:
             raise ValueError(

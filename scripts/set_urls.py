@@ -81,8 +81,9 @@ def set_prose(text: str, old: set[str], where: Repository) -> str:
         f"{COLAB}/{where.path}/blob/{where.branch}/",
         text,
     )
-    text = re.sub(r"git\+https://github\.com/[^\s\"'`)]+", f"git+{where.url}@{where.branch}", text)
     for url in sorted(old | {where.url}, key=len, reverse=True):
+        own = rf"git\+{re.escape(url)}(?![\w-])[^\s\"'`)]*"  # others' requirements are left alone
+        text = re.sub(own, f"git+{where.url}@{where.branch}", text)
         text = re.sub(rf"{re.escape(url)}(?![\w-])", where.url, text)
     return re.sub(
         rf"({re.escape(where.url)}/(?:blob|tree|raw|edit)/)[^/\s)\"]+", rf"\g<1>{where.branch}", text

@@ -31,6 +31,9 @@ def exercises_faults(lesson: NotebookNode) -> list[str]:
         if role in pairs.tags(cell)
     ]
     found, expected = [], "exercise"
+    for number in sorted({number for number, _ in roles}):
+        if len(several := [role for place, role in roles if place == number]) > 1:
+            found.append(f"cell {number} is {' and '.join(several)} at once, expected one role a cell")
     following = {"exercise": "solution", "solution": "check", "check": "exercise"}
     for number, role in roles:
         if role != expected and not (expected == "exercise" and role == "check"):

@@ -178,3 +178,8 @@ def test_the_package_has_its_type_marker_and_version() -> None:
     except importlib.metadata.PackageNotFoundError:
         pytest.skip("the package is on the path but not installed")
     assert f'version = "{version}"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+
+
+def test_a_checkout_has_unix_line_ends_everywhere() -> None:
+    lines = (ROOT / ".gitattributes").read_text(encoding="utf-8").splitlines()
+    assert "* text=auto eol=lf" in lines

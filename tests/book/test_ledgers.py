@@ -113,3 +113,32 @@ def test_chapters_are_chosen_by_number_slug_or_name() -> None:
 def test_nothing_is_adopted_that_no_run_wrote(small_book: Path) -> None:
     with pytest.raises(ValueError, match=r"01_small.cpu.json is missing; run the notebooks first"):
         ledgers.adopt("01_small", small_book)
+
+
+BROKEN = {
+    "a merge marker": ("<<<<<<< ours\n{}", "is no JSON"),
+    "a list": ("[]", "holds a list"),
+    "no claims": ('{"findings": []}', "claims is None"),
+    "an empty claim": ('{"claims": [{}], "findings": []}', "an entry of claims lacks claim, id"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+@pytest.mark.parametrize("folder", ["book/ledgers/01_small.json", "_build/ledgers/01_small.cpu.json"])
+def test_what_is_no_ledger_is_named(name: str, folder: str, book: Path) -> None:
+    text, words = BROKEN[name]
+    (book / folder).write_text(text, encoding="utf-8")
+    (line,) = ledgers.check(book)
+    assert line.startswith(f"{Path(folder).name}: {words}")
+
+
+@pytest.mark.parametrize(
+    "change", [{"interval": [1.0]}, {"interval": [1.0, None]}, {"measured": "2"}, {"interval": ["1", "2"]}]
+)
+def test_a_number_edited_by_hand_is_named(change: dict[str, Any], book: Path) -> None:
+    path = book / "book/ledgers/01_small.json"
+    _change(path, lambda ledger: ledger["claims"][0].update(change))
+    (line,) = ledgers.check(book)
+    assert line.startswith("01_small.json: 'slope' has ")
+    with pytest.raises(ValueError, match=r"^01_small\.json: 'slope' has "):
+        ledgers.read(path)

@@ -174,6 +174,14 @@ def test_the_masks_are_exactly_three() -> None:
         ("1 2", "1 2 3", False),
         ("0.1\n0.2", "0.1 0.2", False),
         ("1e999", "2e999", False),
+        ("The level is 3.", "The level is 4.", False),  # a full stop makes no float of an integer
+        ("<p>The level is 3.</p>", "<p>The level is 4.</p>", False),
+        ("[1. 2. 3.]", "[2. 1. 4.]", False),
+        ("[1. 2. 3000.]", "[1. 2. 3001.]", True),  # no decimals: the relative tolerance alone
+        ("[1. 2. 300.]", "[1. 2. 301.]", False),
+        ("1e-05", "2e-05", False),
+        ("0.1", "0.2", False),  # one unit, but twice as much
+        ("0.00", "-0.00", True),
     ],
 )
 def test_what_counts_as_the_same_text(stored_text: str, new: str, same: bool) -> None:

@@ -119,3 +119,28 @@ def test_other_names_are_refused(small_book: Path, capsys: pytest.CaptureFixture
     path.write_text(json.dumps(nbformat.v4.new_notebook()), encoding="utf-8")
     assert normalise.main([str(path), "--root", str(small_book)]) == 1
     assert "got 'Untitled7.ipynb', expected a name such as 03_slug.ipynb" in capsys.readouterr().out
+
+
+def test_an_attached_picture_is_refused_by_name(saved: NotebookNode) -> None:
+    text = next(cell for cell in saved.cells if cell.cell_type == "markdown" and "<a href" not in cell.source)
+    text.attachments = {"plot.png": {"image/png": "iVBOR"}}
+    with pytest.raises(ValueError, match=r"cell \d+: plot\.png is attached"):
+        normalise.normalise(saved)
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["{}", "[]", "", "<<<<<<< ours", '{"cells": [{"cell_type": "odd"}], "nbformat": 4}', "\xff", None],
+    ids=["empty object", "list", "empty", "merge marker", "no such cell", "binary", "missing"],
+)
+def test_what_is_no_notebook_changes_no_file(
+    content: str | None, small_book: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = normalise.take_in(SAVED, small_book, keep_outputs=True)
+    before = [path.read_bytes() for path in (source, source.with_suffix(".ipynb"))]
+    uploaded = small_book / "03_saved.ipynb"
+    if content is not None:
+        uploaded.write_text(content, encoding="latin-1")
+    assert normalise.main([str(uploaded), "--root", str(small_book), "--keep-outputs"]) == 1
+    assert "03_saved.ipynb: " in capsys.readouterr().out
+    assert [path.read_bytes() for path in (source, source.with_suffix(".ipynb"))] == before

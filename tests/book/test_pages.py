@@ -212,7 +212,7 @@ def test_every_claim_of_every_ledger_is_a_row_with_its_numbers(repository):
 def test_the_text_of_a_ledger_cannot_become_markup(repository):
     evil = '<script>alert("x")</script> & <img src=x onerror=alert(1)> ``` {raw} a\n\n# b'
     changes = dict.fromkeys(("claim", "paper", "source", "scale", "unit", "rule"), evil)
-    write_ledger(repository, [claim(**changes)], [{"id": "f", "text": evil, "measured": evil}])
+    write_ledger(repository, [claim(**changes)], [{"id": "f", "text": evil, "measured": 1.0}])
     page = board(repository)
     assert page.count("<script") == 1  # the filter's own
     assert "<img" not in page

@@ -135,3 +135,18 @@ def test_writing_the_source_keeps_its_header(tmp_path: Path) -> None:
     pairs.write_source(notebook, source)
     assert source.read_text(encoding="utf-8").startswith(header + "\n")
     assert pairs.read_source(source).cells[0].source == "x = 2"
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("x = 1\n%timeit x", "%timeit x"),
+        ("  !ls", "!ls"),
+        ("%%bash\nls", "%%bash"),
+        ("x = (7\n    % 4)", None),
+        ('print("""\n% of the runs\n!\n""")', None),
+        ("x = 7 % 4", None),
+    ],
+)
+def test_a_line_is_a_magic_only_where_the_cell_is_no_python(source: str, found: str | None) -> None:
+    assert pairs.magic(source) == found

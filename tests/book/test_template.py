@@ -116,6 +116,13 @@ def test_no_word_of_the_template_is_left(book: Path) -> None:
         ("5", "nd_thing", "A", "number: got '5'"),
         ("97", "Nd-Thing", "A", "slug: got 'Nd-Thing'"),
         ("97", "lab", "A", "slug: got 'lab'"),
+        ("97", "class", "A", "slug: got 'class'"),
+        ("97", "import", "A", "slug: got 'import'"),
+        ("00", "nd_thing", "A", "number: got '00'"),
+        ("٢٠", "nd_thing", "A", "number: got '٢٠'"),
+        ("97", "nd_thing", 'A """ B', "title: got"),
+        ("97", "nd_thing", 'So "quoted"', "title: got"),
+        ("97", "nd_thing", "a \\N b", "title: got"),
         ("97", "nd_thing", " ", "title: got an empty text"),
         (
             "97",

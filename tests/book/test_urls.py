@@ -91,3 +91,12 @@ def test_a_notebook_without_badge_or_set_up_is_seen(small_book: Path) -> None:
 def test_an_address_that_colab_cannot_open_is_refused(url: str, branch: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         set_urls.Repository(url, branch)
+
+
+def test_the_requirements_of_others_are_left_alone() -> None:
+    where = set_urls.Repository("https://github.com/new/book", "main")
+    foreign = "pip install git+https://github.com/PennyLaneAI/pennylane@master"
+    near = "pip install git+https://github.com/old/booklet@main"
+    own = "pip install 'x @ git+https://github.com/old/book.git@dev'"
+    text = set_urls.set_prose("\n".join((foreign, near, own)), {"https://github.com/old/book"}, where)
+    assert text.splitlines() == [foreign, near, "pip install 'x @ git+https://github.com/new/book@main'"]

@@ -68,6 +68,8 @@ def test_a_stale_or_left_over_hand_out_is_seen_and_mended(small_book: Path) -> N
         (["exercise", "check"], "is a check, expected the solution"),
         (["exercise", "solution"], "the last exercise has no check"),
         (["solution", "check"], "is a solution, expected the exercise"),
+        (["exercise+solution", "check"], "is exercise and solution at once"),
+        (["exercise", "solution+check"], "is solution and check at once"),
         (["exercise", "solution", "check", "check"], None),
         (["exercise", "solution", "check", "exercise", "solution", "check"], None),
     ],
@@ -76,7 +78,7 @@ def test_an_exercise_without_its_stub_solution_or_check_is_refused(
     roles: list[str], message: str | None
 ) -> None:
     lesson = nbformat.v4.new_notebook()
-    lesson.cells = [nbformat.v4.new_code_cell("1", metadata={"tags": [role]}) for role in roles]
+    lesson.cells = [nbformat.v4.new_code_cell("1", metadata={"tags": role.split("+")}) for role in roles]
     faults = workshop.exercises_faults(lesson)
     assert (faults == []) if message is None else any(message in line for line in faults)
 

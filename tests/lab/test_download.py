@@ -1,10 +1,12 @@
 """`lab.download` against a server on this machine that cuts, lies and refuses on request."""
 
+import errno
 import hashlib
 import http.server
 import multiprocessing
 import re
 import socket
+import sys
 import threading
 import time
 
@@ -347,3 +349,14 @@ def test_cache_dir(tmp_path, monkeypatch):
     monkeypatch.delenv("ICML26_CACHE")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert cache_dir() == tmp_path / ".cache" / "icml26"
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EACCES])
+def test_a_full_or_locked_disk_is_not_called_a_connection(server, monkeypatch, code):
+    def fails(*arguments):
+        raise OSError(code, "of the disk")
+
+    monkeypatch.setattr(sys.modules[download.__module__], "_copy", fails)
+    with pytest.raises(OSError, match="of the disk") as caught:
+        download(server.url, sha256=SHA, name="data.bin")
+    assert caught.value.errno == code

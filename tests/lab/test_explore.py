@@ -280,3 +280,22 @@ def test_word():
         "a b",
         "None",
     ]
+
+
+def test_integers_are_shown_in_full():
+    assert [_word(value) for value in (2**20, 10**6, 1e6, 0.1)] == ["1048576", "1000000", "1e+06", "0.1"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"noise": (value for value in (0, 1))}, "noise"),
+        ({"noise": 3}, "noise"),
+        ({"caption": None}, "caption"),
+        ({"alt": 5}, "alt"),
+    ],
+)
+def test_what_is_of_another_type_is_named(changes, words):
+    given = {"start": {"noise": 0}, "caption": "c", "alt": "a", "noise": [0, 1]} | changes
+    with pytest.raises(TypeError, match=words):
+        explore(waves, **given)

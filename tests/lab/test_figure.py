@@ -156,3 +156,11 @@ def test_the_first_line_colours_differ_without_red_or_green_cones():
         seen = linear @ np.array(matrix).T
         apart = np.linalg.norm(seen[:, None] - seen[None], axis=-1)[np.triu_indices(len(seen), 1)]
         assert apart.min() > 0.08
+
+
+@pytest.mark.parametrize("words", [{"caption": None, "alt": "a"}, {"caption": "c", "alt": 3}])
+def test_words_are_texts(shown, words):
+    fig = _figure()
+    with pytest.raises(TypeError):
+        lab.figure(fig, **words)
+    plt.close(fig)

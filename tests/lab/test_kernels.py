@@ -256,3 +256,42 @@ def test_a_kernel_in_a_shape_checked_module(tmp_path, monkeypatch):
     from icml26.lab.isolating import function_of, isolated_source
 
     assert "no_type_check" not in isolated_source(function_of(hooked_kernels.double_kernel))
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [(2**53, 2**53 + 1), (200_000, 200_001), (True, False)],
+    ids=["beyond float64", "within rtol", "boolean"],
+)
+def test_integers_have_no_tolerance(right, wrong):
+    report = check(lambda x: torch.tensor([1, wrong]), lambda x: torch.tensor([1, right]), [(torch.ones(1),)])
+    assert not report.ok
+    assert "1 of 2 values differ, first at (1,)" in str(report)
+    assert check(lambda x: x, lambda x: x.clone(), [(torch.tensor([2**53 + 1]),)]).ok
+
+
+def test_nested_arguments_are_copied_and_nested_outputs_compared():
+    def twin(state, scale):
+        state["m"][0] += 1
+        return {"y": state["m"][0] * state["w"], "rest": [scale, (state["w"] ** 2,)]}
+
+    def wrong(state, scale):
+        out = twin(state, scale)
+        state["m"][0] += 1
+        return out
+
+    def tripled(state, scale):
+        out = twin(state, scale)
+        return out | {"y": 3 * out["y"] - 2 * out["y"].detach()}
+
+    def states():
+        return {"m": [torch.zeros(3)], "w": torch.ones(3, requires_grad=True)}
+
+    state = states()
+    report = check(twin, twin, [(state, 2.0)])
+    assert report.ok, str(report)
+    assert (report.outputs, report.gradients) == (2, 1)
+    assert torch.equal(state["m"][0], torch.zeros(3))
+    assert "argument 0.m.0 after the call" in str(check(wrong, twin, [(states(), 2.0)]))
+    assert "gradient of argument 0.w" in str(check(tripled, twin, [(states(), 2.0)]))
+    assert "outputs are" in str(check(lambda state, scale: {"z": 1, "a": 2, "b": 3}, twin, [(states(), 2.0)]))

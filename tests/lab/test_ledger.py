@@ -375,3 +375,17 @@ def test_missing_and_extra_are_told_apart(pair):
     del built["claims"][0]
     assert ledger.compare(built, committed) == ["claims: slope is missing from this run"]
     assert ledger.compare(committed, built) == ["claims: slope is not in the committed ledger"]
+
+
+@pytest.mark.parametrize("far", [math.inf, -math.inf])
+def test_a_committed_infinity_agrees_with_nothing(pair, far):
+    for value in (pair[1]["claims"][0]["measured"], far):
+        built, committed = copy.deepcopy(pair)
+        built["claims"][0]["measured"], committed["claims"][0]["measured"] = value, far
+        assert any("slope: measured" in line for line in ledger.compare(built, committed))
+
+
+def test_small_numbers_are_compared_by_rtol_too(pair):
+    for book, value in zip(pair, (2e-5, 1e-5), strict=True):
+        book["findings"][0]["measured"] = value
+    assert any("heavy-tail: measured" in line for line in ledger.compare(*pair))

@@ -286,3 +286,8 @@ def test_took_says_nothing_of_a_block_that_failed(capsys):
     with pytest.raises(KeyError):
         fail()
     assert capsys.readouterr().out == ""
+
+
+def test_sizes_that_differ_by_rounding_alone_have_no_exponent():
+    with pytest.raises(ValueError, match="sizes must differ by more than rounding"):
+        lab.exponent([1e16, 1e16 + 2, 1e16], [1.0, 2.0, 3.0])

@@ -213,3 +213,38 @@ def test_rules_are_frozen_data():
     assert len({Within(1, abs=1), Within(1, abs=1), AtLeast(1)}) == 2
     with pytest.raises(AttributeError):
         AtLeast(1).x = 0
+
+
+class Tensorlike:
+    """What float() takes of torch's tensors, without torch."""
+
+    def __init__(self, dtype):
+        self.dtype = dtype
+
+    def __float__(self):
+        return 1.0
+
+
+@pytest.mark.parametrize(
+    "value",
+    [np.complex128(1 + 5j), np.array(True), np.array(1j), Tensorlike("torch.bool"), Tensorlike("torch.complex64")],
+    ids=["complex", "bool array", "complex array", "bool tensor", "complex tensor"],
+)
+def test_a_bool_or_complex_number_is_none(value):
+    with pytest.raises(TypeError, match="measured must be a"):
+        AtLeast(0.5).verdict(value)
+    assert AtLeast(0.5).verdict(Tensorlike("torch.float32")) == "reproduced"
+
+
+def test_an_interval_holds_what_it_is_the_interval_of():
+    for ends in ((0.1, 0.4), (0.6, 0.9)):
+        with pytest.raises(ValueError, match="expected one that holds measured = 0.5"):
+            Direction(1).verdict(0.5, ends)
+    assert Direction(1).verdict(0.5, (0.5, 0.5)) == "direction reproduced"
+
+
+def test_checks_belong_to_arguments():
+    with pytest.raises(ValueError, match=r"checks: .* judges a number, got \['mean'\]"):
+        AtLeast(1).verdict(2, checks={"mean": False})
+    with pytest.raises(TypeError, match="checks must be a tuple of names, got 'ab'|checks"):
+        Argued("ab")

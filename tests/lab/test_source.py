@@ -135,3 +135,18 @@ def test_what_has_no_source(shown):
     exec("def made():\n    pass", scope)
     with pytest.raises(ValueError, match="no source file holds"):
         shown(scope["made"])
+
+
+class Leftmost:
+    def method(self):
+        """The first line.
+
+Words at the left edge, as a text pasted from elsewhere.
+        """
+        return 1
+
+
+def test_a_docstring_at_the_left_edge_is_cut_too(shown):
+    code = _code(shown(Leftmost.method, doc=False))
+    ast.parse(code)
+    assert code.splitlines() == ["def method(self):", '    """The first line."""', "    return 1"]

@@ -293,3 +293,21 @@ def test_a_package_in_a_folder_is_needed(package):
 def test_a_missing_input_is_an_error(package):
     with pytest.raises(FileNotFoundError):
         _write(inputs={"data": Path("/does/not/exist")})
+
+
+@pytest.mark.parametrize(
+    ("frame", "words"),
+    [
+        (pd.DataFrame({"a": ["x\ry"]}), "carriage return"),
+        (pd.DataFrame({"a\rb": [1]}), "each column needs a name"),
+        (pd.DataFrame({"a": np.array([2**63], dtype=np.uint64)}), "beyond 64-bit integers"),
+    ],
+)
+def test_what_would_be_read_as_something_else(package, frame, words):
+    with pytest.raises(ValueError, match=words):
+        _write(frame)
+
+
+def test_the_largest_integer_comes_back(package):
+    _write(pd.DataFrame({"a": np.array([2**63 - 1], dtype=np.uint64)}))
+    assert tables.read("fakebook.chapter", "race").frame["a"].tolist() == [2**63 - 1]

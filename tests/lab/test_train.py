@@ -375,3 +375,45 @@ def test_a_damaged_checkpoint_is_named(tmp_path):
     save_file({"x": torch.zeros(1)}, path)
     with pytest.raises(ValueError, match="not written by lab.train"):
         files.load(path)
+
+
+def infinite_slope(model, batch):
+    return model.weight.abs().sqrt().sum()  # finite at 0, where its gradient is not
+
+
+def test_a_gradient_that_is_not_finite_never_reaches_the_weights_or_the_file(tmp_path):
+    model = nn.Linear(2, 1, bias=False)
+    nn.init.zeros_(model.weight)
+    with pytest.raises(FloatingPointError, match="a gradient is NaN or infinite at step 0"):
+        fit(
+            model,
+            infinite_slope,
+            lambda i: 0,
+            optimizer=adam,
+            steps=2,
+            seed=0,
+            checkpoint=tmp_path / "c",
+            every=1,
+        )
+    assert torch.equal(model.weight, torch.zeros(1, 2))
+    assert not (tmp_path / "c").exists()
+
+
+def test_a_schedule_that_is_not_finite_is_named():
+    model = net()
+    with pytest.raises(ValueError, match="schedule: got nan for step 1"):
+        fit(
+            model, square, noisy, optimizer=adam, steps=3, seed=0, schedule=lambda i: 1.0 if i < 1 else np.nan
+        )
+    assert all(bool(value.isfinite().all()) for value in model.state_dict().values())
+
+
+@pytest.mark.parametrize("steps", [2.5, float("nan"), True])
+def test_steps_are_counted_in_integers(steps):
+    with pytest.raises(TypeError, match="steps"):
+        fit(net(), square, noisy, optimizer=adam, steps=steps, seed=0)
+
+
+def test_an_optimizer_over_another_model_is_refused():
+    with pytest.raises(ValueError, match="optimizer: got parameters that are not the model's"):
+        fit(net(), square, noisy, optimizer=adam(net().parameters()), steps=1, seed=0)

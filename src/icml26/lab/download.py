@@ -31,6 +31,9 @@ __all__ = ["ChecksumError", "OfflineError", "cache_dir", "download", "offline", 
 
 _CHUNK = 1 << 18
 _ATTEMPTS = 4
+# What is wrong with the disk here, which no other attempt heals; not every system knows quotas.
+_LOCAL = {errno.ENOSPC, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EISDIR}
+_LOCAL |= {getattr(errno, "EDQUOT", errno.ENOSPC)}
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -215,6 +218,8 @@ def _fetch(url: str, part: Path, size: int | None, by_hand: str, name: str) -> s
                 ) from error
             cause: Exception = error
         except (OSError, http.client.HTTPException) as error:
+            if getattr(error, "errno", None) in _LOCAL and not isinstance(error, urllib.error.URLError):
+                raise  # of the file here, not of the connection: urlopen wraps its own
             cause = error
         after = part.stat().st_size if part.exists() else 0
         failures = 0 if after > before else failures + 1

@@ -16,6 +16,7 @@ import io
 import itertools
 import json
 import math
+import numbers
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -82,7 +83,8 @@ def explore(
         booleans.
 
     Raises ValueError for a wrong start or empty caption, for more than 30 states and for more than
-    500 kB of HTML (static only); TypeError when `show` returns something else. An exception in `show` is
+    500 kB of HTML (static only); TypeError when a caption is no text, a choice no sequence, or when `show`
+    returns something else. An exception in `show` is
     raised at the state where it happens.
     """
     words = _checked(start, caption, alt, choices)
@@ -104,12 +106,17 @@ def _checked(
     """The values as words, per choice; raises for everything that is wrong before `show` is run."""
     if not choices:
         raise ValueError("choices: got none, expected at least one, such as noise=[0, 0.3, 1]")
+    for argument, text in (("caption", caption), ("alt", alt)):
+        if not isinstance(text, str) and not (argument == "alt" and callable(text)):
+            raise TypeError(f"{argument}: got {type(text).__name__} {text!r}, expected a text")
     if not caption.strip():
         raise ValueError("caption: got an empty text, expected one sentence")
     if isinstance(alt, str) and not alt.strip():
         raise ValueError("alt: got an empty text, expected what the picture shows, in words")
     words = {}
     for name, values in choices.items():
+        if not isinstance(values, str) and not (hasattr(values, "__len__") and hasattr(values, "__getitem__")):
+            raise TypeError(f"{name}: got {type(values).__name__}, expected a sequence such as a list")
         if isinstance(values, str) or len(values) == 0:
             raise ValueError(f"{name}: got {values!r}, expected a sequence of at least one value")
         words[name] = [_word(value) for value in values]
@@ -128,7 +135,7 @@ def _checked(
 
 
 def _word(value: Any) -> str:
-    if isinstance(value, bool | str):
+    if isinstance(value, bool | str | numbers.Integral):
         return str(value)
     try:
         return f"{value:.6g}"

@@ -108,7 +108,7 @@ def figure(fig: Figure, *, caption: str, alt: str) -> None:
         alt: what it shows, in words, for those who do not see it.
 
     Raises:
-        TypeError: `fig` is no figure.
+        TypeError: `fig` is no figure, `caption` or `alt` no text.
         ValueError: `caption` or `alt` is empty, or the picture has more than 300 kB.
     """
     from IPython.display import display
@@ -116,6 +116,8 @@ def figure(fig: Figure, *, caption: str, alt: str) -> None:
     if not isinstance(fig, Figure):
         raise TypeError(f"fig must be a matplotlib Figure, got {type(fig).__name__}")
     for argument, text in (("caption", caption), ("alt", alt)):
+        if not isinstance(text, str):
+            raise TypeError(f"{argument} must be a text, got {type(text).__name__} {text!r}")
         if not text.strip():
             raise ValueError(f"{argument} must not be empty")
     buffer = io.BytesIO()

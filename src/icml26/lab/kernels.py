@@ -135,9 +135,11 @@ def check(
     twin : the same in plain torch; its dtypes and shapes are the truth.
     cases : arguments of each call, as a tuple or list (positional) or dict (keywords). Where a floating
         tensor has `requires_grad`, gradients are compared too, for one random cotangent per case.
-    rtol, atol : allowed |kernel - twin| <= atol + rtol |twin|, elementwise. NaN equals NaN.
+    rtol, atol : allowed |kernel - twin| <= atol + rtol |twin|, elementwise. NaN equals NaN. Integers and
+        booleans must be equal.
 
-    Neither function sees the other's tensors: both get copies with the same strides. What the kernel writes
+    Arguments and outputs may be nested dicts, lists and tuples. Neither function sees the other's tensors:
+    both get copies with the same strides. What the kernel writes
     into its arguments counts as output. An exception in the kernel is a failure of its case; one in the twin
     is raised.
 
@@ -174,6 +176,8 @@ class _Tally:
             mine, theirs = getattr(got, name), getattr(expected, name)
             if mine != theirs:
                 return self.fail(where, f"{name} is {_plain(mine)}, expected {_plain(theirs)}")
+        if not (expected.is_floating_point() or expected.is_complex()):
+            return self._compare_exactly(where, got, expected)
         a, b = (tensor.detach().to(_wide(tensor.dtype)) for tensor in (got, expected))
         same = (a == b) | (a.isnan() & b.isnan())  # equal infinities too, whose difference is NaN
         ratio = (a - b).abs() / (self.atol + self.rtol * b.abs())
@@ -191,6 +195,17 @@ class _Tally:
             )
         return None
 
+    def _compare_exactly(self, where: str, got: Tensor, expected: Tensor) -> None:
+        """Integers and booleans have no rounding, and float64 would not tell 2**53 from its successor."""
+        wrong = got != expected
+        if bool(wrong.any()):
+            at = tuple(int(i) for i in torch.unravel_index(wrong.int().argmax(), wrong.shape))
+            self.fail(
+                where,
+                f"{int(wrong.sum())} of {wrong.numel()} values differ, first at {at}: "
+                f"{got[at].item()!r}, expected {expected[at].item()!r}",
+            )
+
 
 def _compare_case(
     kernel: Callable[..., Any], twin: Callable[..., Any], case: Any, number: int, tally: _Tally
@@ -203,32 +218,35 @@ def _compare_case(
         return tally.fail(where, f"the kernel raised {type(error).__name__}: {error}")
     if len(got) != len(expected):
         return tally.fail(where, f"{len(got)} outputs, expected {len(expected)}")
-    for i, (a, b) in enumerate(zip(got, expected, strict=True)):
+    if got.keys() != expected.keys():
+        return tally.fail(where, f"outputs are {', '.join(got)}, expected {', '.join(expected)}")
+    for i, b in expected.items():
+        a = got[i]
         if isinstance(b, Tensor):
             tally.outputs += 1
             tally.compare(f"{where}, output {i}", a, b)
-        elif a != b:
+        elif isinstance(a, Tensor) or a != b:
             tally.fail(f"{where}, output {i}", f"is {a!r}, expected {b!r}")
     for name, b in theirs.items():
         tally.compare(f"{where}, argument {name} after the call", mine[name], b)
     wanted = {name: tensor for name, tensor in theirs.items() if tensor.requires_grad}
     if wanted:
-        _compare_gradients(mine, wanted, got, expected, where, number, tally)
+        pairs = [(got[i], b) for i, b in expected.items()]
+        _compare_gradients(mine, wanted, pairs, where, number, tally)
     return None
 
 
 def _compare_gradients(
     mine: dict[str, Tensor],
     wanted: dict[str, Tensor],
-    got: list[Any],
-    expected: list[Any],
+    outputs: list[tuple[Any, Any]],
     where: str,
     number: int,
     tally: _Tally,
 ) -> None:
     pairs = [
         (a, b)
-        for a, b in zip(got, expected, strict=True)
+        for a, b in outputs
         if isinstance(a, Tensor) and isinstance(b, Tensor) and a.shape == b.shape and b.requires_grad
     ]
     if not pairs:
@@ -258,17 +276,38 @@ def _compare_gradients(
     return None
 
 
-def _call(function: Callable[..., Any], case: Any) -> tuple[dict[str, Tensor], list[Any]]:
-    """Run on copies; returns the copied tensors by name, and the outputs as a list."""
+def _call(function: Callable[..., Any], case: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Run on copies; returns the copied tensors and the outputs, each by its place ("0", "x", "0.bias")."""
     named = dict(case) if isinstance(case, Mapping) else {str(i): value for i, value in enumerate(case)}
-    leaves = {name: _copy(value) for name, value in named.items()}
-    result = function(**leaves) if isinstance(case, Mapping) else function(*leaves.values())
-    tensors = {name: leaf for name, leaf in leaves.items() if isinstance(leaf, Tensor)}
-    return tensors, list(result) if isinstance(result, tuple | list) else [result]
+    copies = {name: _copy(value) for name, value in named.items()}
+    # The places are found before the call, which may put other tensors into a dict or list.
+    tensors = {place: leaf for place, leaf in _leaves(copies).items() if isinstance(leaf, Tensor)}
+    result = function(**copies) if isinstance(case, Mapping) else function(*copies.values())
+    return tensors, _leaves(result if isinstance(result, tuple | list | Mapping) else [result])
+
+
+def _leaves(value: Any, place: str = "") -> dict[str, Any]:
+    """What (nested) dicts, lists and tuples hold, by place."""
+    if isinstance(value, Mapping):
+        items = [(str(name), item) for name, item in value.items()]
+    elif isinstance(value, tuple | list):
+        items = [(str(i), item) for i, item in enumerate(value)]
+    else:
+        return {place: value}
+    found: dict[str, Any] = {}
+    for name, item in items:
+        found |= _leaves(item, f"{place}.{name}" if place else name)
+    return found
 
 
 def _copy(value: Any) -> Any:
-    """The same numbers in fresh memory with the same strides."""
+    """The same numbers in fresh memory with the same strides, in dicts, lists and tuples too."""
+    if isinstance(value, Mapping):
+        return {name: _copy(item) for name, item in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_copy(item) for item in value))
+    if isinstance(value, tuple | list):
+        return type(value)(_copy(item) for item in value)
     if not isinstance(value, Tensor):
         return value
     fresh = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)

@@ -336,13 +336,18 @@ def _row_differences(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[str
         return problems
     rtol = old.get("rtol", 0.05)
     size = math.fabs(old.get("measured") or 0)
+    if not math.isfinite(size):
+        size = 0.0  # nothing is near to what is not finite, the number itself included
     for key in ("measured", "interval"):
         a, b = new.get(key), old.get(key)
         if a is None or b is None:
             close = a is b
         else:
             pairs = zip(a, b, strict=True) if key == "interval" else [(a, b)]
-            close = all(math.fabs(x - y) <= rtol * max(math.fabs(y), size) + 1e-12 for x, y in pairs)
+            close = all(
+                math.isfinite(y) and math.fabs(x - y) <= rtol * max(math.fabs(y), size) + 1e-12
+                for x, y in pairs
+            )
         if not close:
             problems.append(f"{key} is {a}, committed {b}, more than rtol {rtol} apart")
     return problems

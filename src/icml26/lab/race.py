@@ -174,6 +174,8 @@ def exponent(
     if np.ptp(x) == 0:
         raise ValueError(f"sizes must differ, got {x.tolist()}")
     u, v = np.log(x) - np.log(x).mean(), np.log(y) - np.log(y).mean()
+    if np.abs(u).max() <= 1e-9:  # no slope is to be seen through the rounding of such logarithms
+        raise ValueError(f"sizes must differ by more than rounding, got {x.tolist()}")
     slope = float(u @ v / (u @ u))
     # The standard error by hand: linregress gives NaN where all the costs are equal.
     error = math.sqrt(float(np.sum((v - slope * u) ** 2)) / (len(x) - 2) / float(u @ u))

@@ -41,10 +41,15 @@ class Rule(ABC):
             checks: name -> whether that finite check passed (for `Argued`).
 
         Raises:
-            TypeError, ValueError: what the rule needs is missing or is not a finite number.
+            TypeError, ValueError: what the rule needs is missing or is not a finite number, the interval
+                does not hold the measured number, or there are checks that the rule would ignore.
         """
-        value = None if measured is None else number("measured", measured)
-        return self._decide(value, bounds(interval), checks)
+        value, ends = None if measured is None else number("measured", measured), bounds(interval)
+        if value is not None and ends is not None:
+            low, high = ends
+            if not (_at_least(value, low) and _at_least(high, value)):
+                raise ValueError(f"interval: got ({low}, {high}), expected one that holds measured = {value}")
+        return self._decide(value, ends, checks)
 
     @abstractmethod
     def _decide(
@@ -69,6 +74,8 @@ class _Numeric(Rule):
         interval: Interval | None,
         checks: Mapping[str, bool | np.bool_] | None,
     ) -> str:
+        if checks is not None:
+            raise ValueError(f"checks: the rule '{self}' judges a number, got {sorted(checks)}")
         if measured is None:
             raise ValueError(f"measured: the rule '{self}' judges a number, got None")
         if interval is None and self.reached == DIRECTION:
@@ -214,6 +221,8 @@ class Argued(Rule):
     checks: tuple[str, ...]
 
     def __post_init__(self) -> None:
+        if not isinstance(self.checks, tuple) or not all(isinstance(name, str) for name in self.checks):
+            raise TypeError(f"checks must be a tuple of names, got {self.checks!r}")
         if not self.checks or len(set(self.checks)) < len(self.checks) or not all(self.checks):
             raise ValueError(f"checks must be different names, at least one, got {self.checks}")
 
@@ -275,11 +284,15 @@ def number(argument: str, value: Any) -> int | float:
     """`value` as a finite Python number; integers stay integers.
 
     Raises:
-        TypeError: it is no number (a bool is none).
+        TypeError: it is no real number (a bool is none, nor is a complex number or an array of either).
         ValueError: it is NaN or infinite.
     """
     if isinstance(value, bool | np.bool_ | str | bytes) or not isinstance(value, SupportsFloat):
         raise TypeError(f"{argument} must be a number, got {type(value).__name__} {value!r}")
+    # By name, since torch need not be there: float() takes a bool tensor, and drops imaginary parts.
+    kind = str(getattr(value, "dtype", ""))
+    if isinstance(value, complex) or "complex" in kind or "bool" in kind:
+        raise TypeError(f"{argument} must be a real number, got {type(value).__name__} {value!r}")
     if isinstance(value, int | np.integer):
         return int(value)
     result = float(value)

@@ -3,7 +3,6 @@
 import ast
 import inspect
 import re
-import textwrap
 from typing import Any
 
 
@@ -42,12 +41,18 @@ def _source(thing: Any, doc: bool) -> str:
             thing = thing.fn  # a Triton kernel keeps its Python function there
         thing = inspect.unwrap(thing)
     try:
-        code = textwrap.dedent(inspect.getsource(thing)).rstrip()
+        code = _dedented(inspect.getsource(thing)).rstrip()
     except TypeError as error:
         raise TypeError(f"objects must be functions, classes or modules, got {thing!r}") from error
     except OSError as error:
         raise ValueError(f"objects: no source file holds {thing!r}") from error
     return code if doc else _trimmed(code)
+
+
+def _dedented(code: str) -> str:
+    """`code` without its first line's indent; a text with lines further left keeps those as they are."""
+    indent = code[: len(code) - len(code.lstrip(" \t"))]
+    return "".join(line.removeprefix(indent) for line in code.splitlines(keepends=True))
 
 
 def _trimmed(code: str) -> str:

@@ -265,7 +265,7 @@ def _kinds(frame: pd.DataFrame) -> dict[str, str]:
     if frame.empty:
         raise ValueError(f"frame must have rows and columns, got the shape {frame.shape}")
     for column in frame.columns:
-        if not isinstance(column, str) or not column.strip():
+        if not isinstance(column, str) or not column.strip() or "\r" in column:
             raise ValueError(f"frame: each column needs a name, got {column!r}")
     if not frame.columns.is_unique:
         raise ValueError(f"frame: each column name once, got {list(frame.columns)}")
@@ -277,6 +277,8 @@ def _kinds(frame: pd.DataFrame) -> dict[str, str]:
 def _kind(column: "pd.Series[Any]") -> str:
     kind = getattr(column.dtype, "kind", "O")
     if kind in "fiub" and isinstance(column.dtype, type(column.to_numpy().dtype)):
+        if kind == "u" and column.max() >= 2**63:
+            raise ValueError(f"frame: column {column.name!r} holds {column.max()}, beyond 64-bit integers")
         return {"f": "float64", "i": "int64", "u": "int64", "b": "bool"}[kind]
     values = column.dropna()
     text = isinstance(column.dtype, pd.StringDtype) or column.dtype == object
@@ -286,6 +288,8 @@ def _kind(column: "pd.Series[Any]") -> str:
         )
     if (values == "").any():
         raise ValueError(f"frame: column {column.name!r} holds an empty string, in a CSV that is no value")
+    if any("\r" in value for value in values):
+        raise ValueError(f"frame: column {column.name!r} holds a carriage return, in a CSV that ends a row")
     return "str"
 
 

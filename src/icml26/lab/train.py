@@ -82,7 +82,7 @@ def fit(
     batches : `batches(i)` gives the i-th micro-batch, i = 0, 1, …, the surest way to resume exactly; or an
         iterable such as a DataLoader, started again at its end (an iterator is only read once). Tensors in
         tuples, lists and dicts are moved to `device`.
-    optimizer : an optimizer over the model's parameters, or a function that makes one from them.
+    optimizer : an optimizer over (some of) the model's parameters, or a function that makes one from them.
     steps : optimizer steps in all, those of earlier calls with the same checkpoint included, so that
         training on is a call with a larger number.
     schedule : factor of each group's learning rate at step 0, 1, …; a pure function, so it needs no state.
@@ -101,12 +101,15 @@ def fit(
     nothing but its index and those generators. On Ctrl-C the running step is finished, the checkpoint
     written, and KeyboardInterrupt raised; a second Ctrl-C does not wait, and the file stays as last written.
 
-    Raises ValueError (arguments; a checkpoint of another run; batches that end early), TypeError (a loss that
-    is no scalar tensor), FloatingPointError (loss or clipped gradient is NaN or infinite: names the step, the
-    model keeps the weights from before it).
+    Raises ValueError (arguments; an optimizer over other parameters; a schedule that is not finite; a
+    checkpoint of another run; batches that end early), TypeError (a loss that is no scalar tensor; a count
+    that is no integer), FloatingPointError (loss or gradient is NaN or infinite: names the step, the model
+    keeps the weights from before it; under amp the scaler skips a step with such a gradient).
     """
     for name, number in (("steps", steps), ("accumulate", accumulate), ("every", every)):
-        if isinstance(number, bool) or number < 1:
+        if isinstance(number, bool) or not isinstance(number, int | np.integer):
+            raise TypeError(f"{name}: got {number!r}, expected an integer >= 1")
+        if number < 1:
             raise ValueError(f"{name}: got {number!r}, expected an integer >= 1")
     if clip is not None and not clip > 0:
         raise ValueError(f"clip: got {clip!r}, expected a number > 0 or None")
@@ -114,6 +117,9 @@ def fit(
     place = _place(model, device)
     model.to(place).train()
     maker = optimizer if isinstance(optimizer, Optimizer) else optimizer(model.parameters())
+    own = {id(parameter) for parameter in model.parameters()}
+    if any(id(parameter) not in own for group in maker.param_groups for parameter in group["params"]):
+        raise ValueError("optimizer: got parameters that are not the model's, expected the model's only")
     path = None if checkpoint is None else Path(checkpoint)
     run = _Run(model, maker, _Feed(batches), amp and place.type == "cuda", seed, accumulate)
     if path is not None and path.exists():
@@ -165,6 +171,8 @@ class _Run:
         began = time.perf_counter()
         if schedule is not None:
             factor = float(schedule(self.step))
+            if not np.isfinite(factor):
+                raise ValueError(f"schedule: got {factor} for step {self.step}, expected a finite factor")
             for group in self.optimizer.param_groups:
                 group["lr"] = group["initial_lr"] * factor
         self.optimizer.zero_grad(set_to_none=True)
@@ -185,6 +193,8 @@ class _Run:
             )
         if clip is not None:
             self._clip(clip)
+        elif not self.amp:
+            self._require_finite_gradients()
         scale = self.scaler.get_scale()
         self.scaler.step(self.optimizer)
         self.scaler.update()
@@ -201,6 +211,15 @@ class _Run:
         if not self.amp and not bool(torch.isfinite(norm)):
             raise FloatingPointError(
                 f"the gradient's norm is {norm.item()} at step {self.step}; the weights are those before it"
+            )
+
+    def _require_finite_gradients(self) -> None:
+        # Value by value: the norm of large finite gradients can overflow.
+        gradients = [p.grad for group in self.optimizer.param_groups for p in group["params"]]
+        values = [g.coalesce().values() if g.is_sparse else g for g in gradients if g is not None]
+        if values and not bool(torch.stack([v.isfinite().all() for v in values]).all()):
+            raise FloatingPointError(
+                f"a gradient is NaN or infinite at step {self.step}; the weights are those before it"
             )
 
     def save(self, path: Path) -> None:
