@@ -25,7 +25,7 @@ Sampler = Callable[[RNE, int, np.random.Generator], tuple[float, float]]
 
 def _nested(problem: RNE, budget: int, rng: np.random.Generator) -> tuple[float, float]:
     found = classical.nested_mc(problem, classical.nested_mc_split(problem.depth, budget), rng)
-    return found.value, found.cost
+    return found.value, float(found.cost)
 
 
 def read_draws(problem: RNE, samples: int, rng: np.random.Generator, r: float = 0.6) -> classical.Draws:
@@ -48,12 +48,12 @@ def _read(r: float) -> Sampler:
 def _derandomised(problem: RNE, budget: int, rng: np.random.Generator) -> tuple[float, float]:
     samples = max(2, round(budget / classical.read_cost_mean(problem.depth)))
     found = classical.mlmc_derandomised(problem, samples, rng)
-    return found.value, found.cost
+    return found.value, float(found.cost)
 
 
 def _regression(problem: RNE, budget: int, rng: np.random.Generator) -> tuple[float, float]:
     found = classical.longstaff_schwartz(problem, max(8, budget // (2 * problem.depth)), rng)
-    return found.value, found.cost
+    return found.value, float(found.cost)
 
 
 CLASSICAL: dict[str, Sampler] = {

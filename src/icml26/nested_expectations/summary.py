@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from icml26.nested_expectations.problems import Real
 from icml26.nested_expectations.scaling import bootstrap_slope, log_corrected, slope
 
 CONSTRUCTIONS = ("direct", "clip", "dyadic, flat, median of 5")
@@ -21,6 +22,8 @@ def quantum_curve(exact: pd.DataFrame, depth: int, method: str, bits: int | None
     rows = exact[(exact["depth"] == depth) & (exact["method"] == ("clip" if depth == 1 else method))]
     if rows.empty:
         raise ValueError(f"method must be in the table, got {method!r} at depth {depth}")
+    if bits is not None and bits not in set(rows["bits"]):
+        raise ValueError(f"bits must be one of {sorted(set(rows['bits']))} for this curve, got {bits}")
     return rows[rows["bits"] == (rows["bits"].max() if bits is None else bits)].sort_values("cost")
 
 
@@ -46,7 +49,7 @@ def exponent(curve: pd.DataFrame) -> float:
     return -1.0 / slope(curve["cost"].to_numpy(float), curve["rmse"].to_numpy())
 
 
-def corrected_exponent(curve: pd.DataFrame, k: float) -> float:
+def corrected_exponent(curve: pd.DataFrame, k: Real) -> float:
     """Exponent once log^k(1/eps) is divided out."""
     return log_corrected(curve["cost"].to_numpy(float), curve["rmse"].to_numpy(), k).alpha
 
@@ -58,7 +61,7 @@ def log_power(curve: pd.DataFrame) -> float:
     return float(np.polyfit(np.log(inverse), rest, 1)[0])
 
 
-def read_curve(cost_variance: float, cost: Float[np.ndarray, " n"]) -> pd.DataFrame:
+def read_curve(cost_variance: Real, cost: Float[np.ndarray, " n"]) -> pd.DataFrame:
     """READ's RMSE at given costs when cost times variance is known."""
     if not (math.isfinite(cost_variance) and cost_variance > 0):
         raise ValueError(f"cost_variance must be finite and positive, got {cost_variance}")
