@@ -62,8 +62,12 @@ def growing_M0(start: int = 16, every: int = 4) -> Callable[[int], int]:
     """M0 that grows like log(1/eps): the power of two next above `start (1 + level / every)`.
 
     With a fixed M0 the chance that an estimate leaves its clip window does not fall with the level, which
-    leaves a bias.
+    leaves a bias. Raises ValueError unless both numbers are finite, start >= 1 and every > 0.
     """
+    if not (math.isfinite(start) and start >= 1):
+        raise ValueError(f"start must be finite and at least 1, got {start!r}")
+    if not (math.isfinite(every) and every > 0):
+        raise ValueError(f"every must be a finite number of levels above 0, got {every!r}")
     return lambda level: int(2 ** math.ceil(math.log2(start * (1.0 + level / every))))
 
 
@@ -147,6 +151,8 @@ class NestedQAE:
             raise ValueError(f"mean must be 'clip' or 'dyadic', got {mean!r}")
         if isinstance(grid_bits, bool) or not isinstance(grid_bits, int) or not 1 <= grid_bits <= 26:
             raise ValueError(f"grid_bits must be a whole number in 1..26, got {grid_bits!r}")
+        if isinstance(repeats, bool) or not isinstance(repeats, (int, np.integer)):
+            raise TypeError(f"repeats must be a whole number, got {repeats!r}")
         if repeats < 1 or repeats % 2 == 0:
             raise ValueError(f"repeats must be odd and positive, got {repeats}")
         if chunk < 1:
@@ -197,7 +203,14 @@ class NestedQAE:
         return np.concatenate(rows)
 
     def chain_means(self, date: int, level: int) -> Float[np.ndarray, "p n"]:
-        """E C(p) for p = 0..level at every node of a date in 1..D-1, in units of the scale (mean="clip")."""
+        """E C(p) for p = 0..level at every node of a date in 1..D-1, in units of the scale.
+
+        Only a telescoping estimator with mean="clip" has such a chain: ValueError for others.
+        """
+        if not self.telescoping or self.mean != "clip":
+            raise ValueError(
+                f"chain_means needs telescoping=True and mean='clip', got {self.telescoping} and {self.mean!r}"
+            )
         if not 1 <= date < self.problem.depth:
             raise ValueError(f"date must lie in 1..{self.problem.depth - 1}, got {date}")
         return np.stack(self._at(level).statistics(date, int(level))[: level + 1])[:, :, 0]
@@ -246,8 +259,9 @@ class _Fixed:
     def __init__(self, settings: NestedQAE, M0: int) -> None:
         self.set, self.problem, self.M0 = settings, settings.problem, M0
         self.steps = settings.points - 1
-        self._chain: dict[tuple[int, int], Tensor] = {}
-        self._known: dict[int, list[Float[np.ndarray, "n s"]]] = {}
+        # By date: statistics level by level, and the chain's law at the last of them by chunk. Both stand in one
+        # entry, replaced at once, so that an interrupted call leaves no chain that is ahead of its statistics.
+        self._done: dict[int, tuple[list[Float[np.ndarray, "n s"]], dict[int, Tensor]]] = {}
         self._costs: dict[tuple[int, int], int] = {}
         self._laws = [
             self.problem.children(d, np.arange(self.problem.size(d))) for d in range(self.problem.depth)
@@ -318,21 +332,23 @@ class _Fixed:
 
         clip: the mean of the chain; direct: the mean; dyadic: the scaled means over the 2 (p+1) shells.
         """
-        known = self._known.setdefault(date, [])
+        known, before = self._done.get(date, ([], {}))
         while len(known) <= level:
             p = len(known)
             rows = []
+            chain: dict[int, Tensor] = {}
             for start, law in self.laws(date, p):
                 if not self.set.telescoping or p == 0:
                     rows.append(self._mean(law))
                 elif self.set.mean == "clip":
-                    law = clip_law(self._chain[date, start], law, self.radius(p))
+                    law = clip_law(before[start], law, self.radius(p))
                     rows.append(self._mean(law))
                 else:
-                    rows.append(self._shells(law, self._chain[date, start], p))
+                    rows.append(self._shells(law, before[start], p))
                 if self.set.telescoping:
-                    self._chain[date, start] = law
-            known.append(np.concatenate(rows))
+                    chain[start] = law
+            known, before = [*known, np.concatenate(rows)], chain
+            self._done[date] = (known, before)
         return known
 
     def _mean(self, law: Float[Tensor, "n g"]) -> Float[np.ndarray, "n 1"]:
