@@ -179,6 +179,11 @@ def _pieces(total: int) -> list[tuple[int, int]]:
 
 # --- READ ---------------------------------------------------------------------------------------------------
 
+_UNDEFINED = (
+    "problem: the link of date {date} has no finite value at a mean that came up. READ's estimates are unbiased, "
+    "not bounded: their means leave [0, scale = {scale:g}], so a link must be defined on all real numbers"
+)
+
 Levels = Callable[[int], tuple[Int[np.ndarray, " n"], Float[np.ndarray, " n"]]]
 
 
@@ -238,6 +243,8 @@ class _Tree:
         delta = problem.link(date, y, 0.5 * (one + two))
         delta -= 0.5 * (problem.link(date, y, one) + problem.link(date, y, two))
         value[many] += weight[many] * delta
+        if not np.isfinite(value).all():
+            raise ValueError(_UNDEFINED.format(date=date, scale=problem.scale))
         return value, costs
 
     def _sums(
@@ -283,7 +290,8 @@ def read(problem: RNE, samples: int, rng: np.random.Generator, r: Real = 0.6) ->
     """`samples` independent READ draws, each with expectation gamma_0 and with its own cost.
 
     Needs r in (0.5, 1) for a finite mean cost (ValueError) and r < 0.6464 for a finite variance with kinked
-    links and a continuous state (RuntimeWarning). Raises ValueError for an empty batch.
+    links and a continuous state (RuntimeWarning). Raises ValueError for an empty batch, and for a link that is
+    not finite somewhere outside [0, scale] that an inner mean reached.
     """
     check_r(r)
     samples = _count("samples", samples)
@@ -344,9 +352,19 @@ def _scalar_link(problem: RNE, date: int) -> Callable[[int, float], float]:
     try:
         found = stopping_link(problem, date)
     except ValueError:
-        return lambda node, mean: float(problem.link(date, np.array([node]), np.array([mean]))[0])
+        return _checked_link(problem, date)
     floor, fee = found.floor.tolist(), found.fee.tolist()
     return lambda node, mean: float(max(floor[node], mean - fee[node]))
+
+
+def _checked_link(problem: RNE, date: int) -> Callable[[int, float], float]:
+    def link(node: int, mean: float) -> float:
+        found = float(problem.link(date, np.array([node]), np.array([mean]))[0])
+        if not math.isfinite(found):
+            raise ValueError(_UNDEFINED.format(date=date, scale=problem.scale))
+        return found
+
+    return link
 
 
 def mlmc_derandomised(
@@ -381,7 +399,9 @@ class StoppingLink:
 def stopping_link(problem: RNE, date: int) -> StoppingLink:
     """Recognise max(floor, mean - fee) in the link of a date by evaluating it.
 
-    Raises ValueError when the link has another form.
+    Every node is asked at a grid, at a thousand means off the grid, and ever closer on both sides of its kink
+    floor + fee, where a jump would hide. No finite number of means proves a form: a spike elsewhere, narrower
+    than scale / 500, can pass. Raises ValueError when the link has another form.
     """
     node = np.arange(problem.size(date))
     span = 4.0 * problem.scale
@@ -390,7 +410,16 @@ def stopping_link(problem: RNE, date: int) -> StoppingLink:
     g = problem.link(date, np.tile(node, grid.size), means).reshape(grid.size, node.size)
     floor, fee = g[0], grid[-1] - g[-1]
     floor = np.where(np.isclose(floor, grid[0] - fee, rtol=0, atol=1e-12 * problem.scale), -np.inf, floor)
-    if not np.allclose(g, np.maximum(floor, grid[:, None] - fee), rtol=0, atol=1e-9 * problem.scale):
+    golden = np.modf(np.arange(1, 501) * (math.sqrt(5.0) - 1.0) / 2.0)[0]
+    spread = np.concatenate([problem.scale * golden, span * (3.0 * golden - 1.0)])
+    near = problem.scale * np.geomspace(2e-9, 4.0, 150)
+    kink = np.where(np.isfinite(floor), floor + fee, 0.0)
+    probes = np.concatenate(
+        [np.tile(spread[:, None], node.size), kink + near[:, None], kink - near[:, None]]  # [probe, node]
+    )
+    found = problem.link(date, np.tile(node, len(probes)), probes.ravel()).reshape(probes.shape)
+    means, g = np.concatenate([np.tile(grid[:, None], node.size), probes]), np.concatenate([g, found])
+    if not np.allclose(g, np.maximum(floor, means - fee), rtol=0, atol=1e-9 * problem.scale):
         raise ValueError(
             f"problem: the link of date {date} is not max(floor, mean - fee), a stopping problem"
         )
