@@ -30,6 +30,10 @@ from icml26.nested_expectations.problems import RNE, Real
 __all__ = ["ReadVariance", "read_variance"]
 
 
+# The largest share of the variance that the last level may hold before the series counts as divergent.
+NEGLIGIBLE = 1e-6
+
+
 @dataclass(frozen=True)
 class ReadVariance:
     """READ's variance for one outer draw of a problem with D = 2, in the problem's unit squared.
@@ -52,13 +56,18 @@ def read_variance(problem: RNE, r: Real = 0.6, levels: int = 60, atoms: int = 50
 
     `atoms` bounds the size of a multinomial law held; beyond it the halves are normal. Deeper problems are
     refused: the law of an inner READ estimate is unbounded and heavy-tailed, so no such list of atoms holds
-    it. Raises ValueError for D other than 2, links of another form, an r as in `read`, levels below 1.
+    it. The variance is inf when the series over levels has not died out at the last level: where a node's mean
+    lies on its kink E Delta_n^2 falls like 2^-n, slower than any allowed r forgives. (With few `levels`, inf
+    may also say that they are too few.) Raises ValueError for D other than 2, links of another form, an r as in
+    `read`, levels outside 1..1000, atoms below 1.
     """
     check_r(r)
     if problem.depth != 2:
         raise ValueError(f"problem must have depth 2 for an exact variance, got depth {problem.depth}")
-    if levels < 1:
-        raise ValueError(f"levels must be at least 1, got {levels}")
+    if not 1 <= levels <= 1000:
+        raise ValueError(f"levels must lie in 1..1000, got {levels}")
+    if atoms < 1:
+        raise ValueError(f"atoms must be at least 1, got {atoms}")
     link = stopping_link(problem, 1)
     child, outer = problem.children(0, np.zeros(1, dtype=np.int64))
     weight = np.bincount(child[0], weights=outer[0], minlength=problem.size(1))
@@ -66,7 +75,7 @@ def read_variance(problem: RNE, r: Real = 0.6, levels: int = 60, atoms: int = 50
     payoff = problem.value(np.arange(problem.size(2)))[inner_child]
     chance = r * (1.0 - r) ** np.arange(levels + 1)
     average, second = np.zeros(levels + 1), np.zeros(levels + 1)
-    mean = square = first_mean = first_square = 0.0
+    mean = square = last = first_mean = first_square = 0.0
     exact_levels = levels
     for y in np.flatnonzero(weight):
         kink = link.floor[y] + link.fee[y]
@@ -79,10 +88,14 @@ def read_variance(problem: RNE, r: Real = 0.6, levels: int = 60, atoms: int = 50
         first_mean += weight[y] * float(probability @ first)
         first_square += weight[y] * float(probability @ first**2)
         mean += weight[y] * (float(probability @ first) + float(node.mean[1:].sum()))
-        square += weight[y] * float(
-            probability @ first**2 + 2.0 * node.cross[1:].sum() + (node.second[1:] / chance[1:]).sum()
-        )
-    return ReadVariance(square - mean**2, mean, first_square - first_mean**2, average, second, exact_levels)
+        with np.errstate(divide="ignore", invalid="ignore"):  # at deep levels both may underflow to 0
+            share = np.where(node.second[1:] > 0.0, node.second[1:] / chance[1:], 0.0)
+        square += weight[y] * float(probability @ first**2 + 2.0 * node.cross[1:].sum() + share.sum())
+        last += weight[y] * float(share[-1])
+    variance = square - mean**2
+    if not last <= NEGLIGIBLE * variance:
+        variance = math.inf
+    return ReadVariance(variance, mean, first_square - first_mean**2, average, second, exact_levels)
 
 
 @dataclass
@@ -112,7 +125,8 @@ def _node_moments(
     sigma = math.sqrt(float(law @ (value - mu) ** 2))
     for n in range(1, levels + 1):
         m = 2 ** (n - 1)
-        exact = exact and math.comb(m + value.size - 1, value.size - 1) <= atoms
+        # One child has the law of the payoffs, however few atoms are allowed.
+        exact = exact and (m == 1 or math.comb(m + value.size - 1, value.size - 1) <= atoms)
         if exact:
             node.exact_levels = n
             half = _multinomial_mean(value, law, m)
