@@ -92,6 +92,8 @@ def _check_nodes(problem: RNE, date: int, node: Int[np.ndarray, " n"]) -> None:
     """Negative numbers would index silently from the end of a table."""
     if not 0 <= date <= problem.depth:
         raise ValueError(f"date must lie in 0..{problem.depth}, got {date}")
+    if not np.issubdtype(node.dtype, np.integer):
+        raise TypeError(f"node must be of an integer dtype, got {node.dtype}")
     if node.size and not (node.min() >= 0 and node.max() < problem.size(date)):
         raise ValueError(
             f"node must lie in 0..{problem.size(date) - 1} at date {date}, got {node.min()}..{node.max()}"
@@ -131,11 +133,20 @@ class LatticeBermudan:
         _positive(spot=self.spot, strike=self.strike, volatility=self.volatility, maturity=self.maturity)
         if not math.isfinite(self.rate):
             raise ValueError(f"rate must be finite, got {self.rate!r}")
+        if self.exercise is not None:
+            object.__setattr__(self, "exercise", tuple(self.exercise))  # a list would leave the put unhashable
         if self.exercise is not None and not set(self.exercise) <= set(range(1, self.dates + 1)):
             raise ValueError(f"exercise must be dates out of 1..{self.dates}, got {self.exercise!r}")
-        if not 0.0 < self.up_probability < 1.0:
+        try:
+            probability = self.up_probability
+        except OverflowError:
             raise ValueError(
-                f"the lattice has up-probability {self.up_probability:.6g} outside (0, 1): "
+                f"volatility = {self.volatility!r} or rate = {self.rate!r} is too large: a substep of the lattice "
+                "overflows"
+            ) from None
+        if not 0.0 < probability < 1.0:
+            raise ValueError(
+                f"the lattice has up-probability {probability:.6g} outside (0, 1): "
                 "take more substeps, a larger volatility or a rate closer to zero"
             )
         if self.scale < self.strike * math.exp(-self.rate * self.maturity):
@@ -233,14 +244,23 @@ class TreeRNE:
         links = (None,) * (depth - 1) if links is None else tuple(links)
         if len(links) != depth - 1:
             raise ValueError(f"links must hold {depth - 1} functions, dates 1..{depth - 1}; got {len(links)}")
-        leaves = np.asarray(values, dtype=np.float64)
+        for number, g in enumerate(links):
+            if not (g is None or callable(g)):
+                raise TypeError(f"links[{number}] must be a function or None, got {g!r}")
+        leaves = np.array(values, dtype=np.float64)  # a copy: the caller's array may change later
         if leaves.ndim != 1 or leaves.size == 0:
             raise ValueError(f"values must be a non-empty vector, got shape {leaves.shape}")
         if not (np.isfinite(leaves).all() and leaves.min() >= 0.0 and leaves.max() <= scale):
             raise ValueError(f"values must be payoffs inside [0, scale = {scale:g}], got {leaves}")
         laws = [(np.asarray(index), np.asarray(law, dtype=np.float64)) for index, law in children]
+        for date, (index, law) in enumerate(laws):
+            if index.ndim != 2 or law.ndim != 2 or law.shape[-1] == 0:
+                raise ValueError(
+                    f"children[{date}] must be two arrays [nodes, outcomes] with at least one outcome, got shapes "
+                    f"{index.shape} and {law.shape}"
+                )
         sizes = [1] + [index.shape[0] for index, _ in laws[1:]] + [leaves.size]
-        outcomes = max(law.shape[-1] for _, law in laws if law.ndim)
+        outcomes = max(law.shape[-1] for _, law in laws)
         qubits = max(1, math.ceil(math.log2(outcomes)))
         for date, (index, law) in enumerate(laws):
             where = f"children[{date}]"
@@ -330,11 +350,19 @@ class TwoStageTrial:
 
     def __post_init__(self) -> None:
         _whole(1, qubits=self.qubits)
+        if len(self.prior) != 2:
+            raise ValueError(f"prior must hold two numbers, got {self.prior!r}")
         _positive(patients=self.patients, **{"prior[0]": self.prior[0], "prior[1]": self.prior[1]})
         if not 0.0 < self.standard < 1.0:
             raise ValueError(f"standard must lie in (0, 1), got {self.standard!r}")
         if not (math.isfinite(self.cost) and self.cost >= 0.0):
             raise ValueError(f"cost must be finite and not negative, got {self.cost!r}")
+        # The extreme nodes have the extreme posteriors.
+        with np.errstate(all="ignore"):
+            laws = [self.children(0, np.zeros(1, dtype=np.int64))[1]]
+            laws.append(self.children(1, np.array([0, self.stage]))[1])
+        if not all(np.isfinite(law).all() and (law >= 0.0).all() for law in laws):
+            raise ValueError(f"prior must have a beta-binomial law in float64, got {self.prior!r}")
 
     @property
     def scale(self) -> float:
