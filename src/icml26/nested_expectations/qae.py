@@ -247,6 +247,8 @@ def cosine(oracle: Oracle, M: int, repeats: int = 1, confidence: float = 0.95) -
 
 
 def _check_shots(shots: int) -> None:
+    if isinstance(shots, bool) or not isinstance(shots, (int, np.integer)):
+        raise TypeError(f"shots must be a whole number, got {shots!r}")
     if shots < 1:
         raise ValueError(f"shots must be at least 1, got {shots}")
 
@@ -278,6 +280,9 @@ def mlae(
     """
     _check_shots(shots)
     _check_confidence(confidence)
+    for power in powers:
+        if isinstance(power, bool) or not isinstance(power, (int, np.integer)):
+            raise TypeError(f"powers must be whole numbers, got {power!r}")
     if len(powers) == 0 or min(powers) < 0:
         raise ValueError(f"powers must be non-negative and at least one, got {list(powers)}")
     if interval not in ("likelihood-ratio", "fisher"):
@@ -319,7 +324,7 @@ def mlae(
 
 
 def iqae(
-    oracle: Oracle, epsilon: float, shots: int = 100, confidence: float = 0.95, ratio: float = 2.0
+    oracle: Oracle, epsilon: float, shots: int = 100, confidence: float = 0.95, ratio: float | int = 2.0
 ) -> Estimate:
     """Iterative amplitude estimation (Grinko et al. 2021) with Clopper–Pearson intervals.
 
