@@ -16,6 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from icml26.nested_expectations.problems import Real
+
 __all__ = ["Crossing", "LogFit", "bootstrap_slope", "crossing", "local_slopes", "log_corrected", "slope"]
 
 
@@ -56,7 +58,7 @@ class LogFit:
     k: float
     residual: float
 
-    def cost(self, eps: float) -> float:
+    def cost(self, eps: Real) -> float:
         """Fitted cost of an RMSE eps in (0, 1), in and outside of the fitted range."""
         if not 0.0 < eps < 1.0:
             raise ValueError(f"eps must lie in (0, 1), got {eps!r}")
@@ -65,7 +67,7 @@ class LogFit:
 
 
 def log_corrected(
-    cost: Float[np.ndarray, " n"], rmse: Float[np.ndarray, " n"], k: float | None = None
+    cost: Float[np.ndarray, " n"], rmse: Float[np.ndarray, " n"], k: Real | None = None
 ) -> LogFit:
     """Fit the exponent alpha of 1/eps with a power k of log(1/eps), given or fitted (k=None).
 
@@ -76,6 +78,9 @@ def log_corrected(
     decades = -log_rmse
     if (decades <= 0).any():
         raise ValueError(f"rmse must be below 1 for a logarithmic correction, got {rmse}")
+    weights_sought = 3 if k is None else 2
+    if np.unique(decades).size < weights_sought:
+        raise ValueError(f"rmse must take at least {weights_sought} different values for this fit, got {rmse}")
     log_decades = np.log(decades)
     ones = np.ones_like(decades)
     if k is None:
@@ -132,7 +137,8 @@ def bootstrap_slope(
     """Slope of log RMSE against log cost with a 95 % bootstrap interval over replicates: (slope, low, high).
 
     `errors[i]` holds the errors (estimate minus truth) of independent replicates at `cost[i]`; each cost is
-    resampled on its own.
+    resampled on its own. Raises ValueError when so many errors are exactly zero that resamples without any
+    error decide an end of the interval.
     """
     n, replicates = errors.shape
     if replicates < 2:
@@ -143,7 +149,12 @@ def bootstrap_slope(
     x = (x - x.mean()) / ((x - x.mean()) @ (x - x.mean()))
     pick = rng.integers(0, replicates, size=(resamples, n, replicates))
     squared = np.take_along_axis(np.broadcast_to(errors**2, (resamples, n, replicates)), pick, axis=2)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):
         slopes = 0.5 * np.log(squared.mean(axis=2)) @ x
-    low, high = np.quantile(slopes, [0.025, 0.975])
+        low, high = np.quantile(slopes, [0.025, 0.975])
+    if not (np.isfinite(low) and np.isfinite(high)):
+        zeros = (errors == 0.0).mean(axis=1)
+        raise ValueError(
+            f"errors must not be zero so often that resamples are: the shares of zeros by cost are {zeros}"
+        )
     return float(x @ y), float(low), float(high)
