@@ -25,7 +25,7 @@ def _counts_like_the_tape(answer: Callable[[int], int]) -> str | None:
     from icml26.nested_expectations.circuits import count_queries, mean_preparation, phase_tape
 
     preparation = mean_preparation(np.array([0.3, 0.7]), np.array([0.2, 0.9]))
-    for M in (2, 4, 16):
+    for M in (2, 4, 8, 16, 32):
         counted = count_queries(phase_tape(preparation, M))
         if answer(M) != counted:
             return f"for M = {M} the tape holds {counted} samplers, you say {answer(M)}"
@@ -55,6 +55,8 @@ def _likelihood_cases() -> list[tuple[list[int], int, list[int], float]]:
         (0.3, [0, 1, 2, 4], 200, 0),
         (0.72, [0, 1, 2, 4, 8], 100, 1),
         (0.05, [0, 2, 6], 300, 2),
+        (0.4, [0, 1], 20, 3),
+        (0.15, [0, 1], 20, 4),
     ):
         oracle = Recorded(a, seed)
         estimate = mlae(oracle, powers, shots).estimate
