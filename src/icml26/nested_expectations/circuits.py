@@ -22,18 +22,17 @@ from icml26.nested_expectations.qae import window_amplitudes
 
 try:
     import pennylane as qml
-    from pennylane.operation import Operation, Operator
-    from pennylane.tape import QuantumScript
+    from pennylane.operation import Operation
+    from pennylane.operation import Operator as Operator
+    from pennylane.tape import QuantumScript as QuantumScript
 except ImportError as error:  # pragma: no cover - only without the extra
     raise ImportError("the circuits need PennyLane: pip install 'icml26[nested_expectations]'") from error
 
-# PennyLane's names are handed on, so that a missing package is explained in one place.
+# PennyLane itself is handed on, so that a missing package is explained in one place.
 __all__ = [
     "Circuit",
     "CircuitOracle",
-    "Operator",
     "Preparation",
-    "QuantumScript",
     "Sampler",
     "amplitude_estimation",
     "count_queries",
@@ -128,6 +127,7 @@ def mean_preparation(
     probs: Float[np.ndarray, "k"], payoff: Float[np.ndarray, "k"], first: int = 0
 ) -> Preparation:
     """A for a one-step mean: |0⟩ → Σ_y √p(y) |y⟩ (√(1 − f(y)) |0⟩ + √f(y) |1⟩), f in [0, 1], k = 2^q."""
+    probs, payoff = np.asarray(probs, dtype=np.float64), np.asarray(payoff, dtype=np.float64)
     if len(probs) < 2 or len(probs) & (len(probs) - 1):
         raise ValueError(f"probs must have a power of two entries, at least 2, got {len(probs)}")
     q = len(probs).bit_length() - 1
@@ -215,7 +215,9 @@ def count_queries(tape: QuantumScript) -> int:
 def fold(
     probs: Float[np.ndarray, "M"] | Int[np.ndarray, "M"],
 ) -> Float[np.ndarray, "m"] | Int[np.ndarray, "m"]:
-    """Adds the outcomes j and M − j, which give the same estimate: [M] → [M/2 + 1]."""
+    """Adds the outcomes j and M − j, which give the same estimate: [M] → [M/2 + 1]; ValueError for odd M."""
+    if len(probs) < 2 or len(probs) % 2:
+        raise ValueError(f"probs must hold an even number of outcomes, got {len(probs)}")
     half = len(probs) // 2
     folded = probs[: half + 1].copy()
     folded[1:half] += probs[:half:-1]

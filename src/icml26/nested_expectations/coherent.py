@@ -125,13 +125,13 @@ class NestedCircuit:
 
     Raises:
         ValueError: term and depth disagree, a node has more than 2^qubits children, payoffs outside
-            [0, scale], c ≤ 0, unknown window.
+            [0, scale], c outside (0, 1], unknown window.
     """
 
     def __init__(self, problem: Any, term: Term, window: str = "cosine", c: float = 0.5):
         window_amplitudes(2, window)
-        if not c > 0:
-            raise ValueError(f"c must be positive, got {c}")
+        if not 0.0 < c <= 1.0:
+            raise ValueError(f"c must lie in (0, 1], got {c}")
         self.problem, self.term, self.window, self.c = problem, term, window, c
         self._fresh: Iterator[int] = count()
         self.preparation = self._mean(term, 0, (), np.zeros(1, dtype=np.int64))
