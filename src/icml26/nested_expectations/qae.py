@@ -367,7 +367,7 @@ def iqae(
     return Estimate((ends[0] + ends[1]) / 2, ends, queries, confidence)
 
 
-def _next_power(power: int, low: float, high: float, ratio: float) -> int:
+def _next_power(power: int, low: float, high: float, ratio: float | int) -> int:
     """Largest m with (2m + 1)[low, high] in one quadrant and 2m + 1 ≥ ratio·(2·power + 1), else `power`."""
     largest = int(np.pi / 2 / (high - low)) if high > low else 2 * power + 1
     odd = largest - (largest + 1) % 2
