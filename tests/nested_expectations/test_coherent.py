@@ -183,6 +183,7 @@ BAD = [
     (lambda: NestedCircuit(put(dates=1), direct(4, 4)), "deep"),
     (lambda: NestedCircuit(put(), direct(4, 4), "hann"), "window"),
     (lambda: NestedCircuit(put(), direct(4, 4), c=0.0), "c must lie"),
+    (lambda: NestedCircuit(put(), direct(4, 4), c=5.0), "c must lie"),
     (lambda: NestedCircuit(put(), direct(4, 4), c=float("nan")), "c must lie"),
     (lambda: direct(4, 3), "power of two"),
     (lambda: direct(), "none"),
