@@ -6,6 +6,7 @@ import pytest
 from icml26.nested_expectations import checks
 from icml26.nested_expectations.coherent import NestedCircuit, correction, direct, schedule
 from icml26.nested_expectations.problems import LatticeBermudan
+from icml26.nested_expectations.qae import outcome_law
 
 
 def test_the_chain_telescopes_and_a_wrong_window_would_show():
@@ -60,3 +61,25 @@ def test_misses_get_rare_with_states_and_with_runs():
     assert single[0] > 10 * single[1] > 100 * single[2] > 0
     medians = [checks.chance_of_a_miss(16, runs) for runs in (1, 3, 5)]
     assert medians[0] > 10 * medians[1] > 100 * medians[2] > 0
+
+
+@pytest.mark.parametrize("p", [0, 1, 3])
+def test_the_telescoping_gap_sees_a_wrong_mean(monkeypatch, p):
+    right = checks.NestedQAE.chain_means
+
+    def wrong(self, date, level):
+        means = right(self, date, level).copy()
+        means[p] += 1e-3
+        return means
+
+    monkeypatch.setattr(checks.NestedQAE, "chain_means", wrong)
+    assert checks.telescoping_gap(grid_bits=8, level=3) == pytest.approx(1e-3, rel=1e-6)
+
+
+def test_the_chance_of_a_miss_is_that_of_the_worst_amplitude():
+    chances = []
+    for k in (0, 13, 31, 50):
+        values, probs = outcome_law((k + 0.5) / 64, 8, "cosine")
+        chances.append(probs[np.abs(values - (k + 0.5) / 64) > 0.25].sum())
+    assert min(chances) < 0.9 * max(chances)
+    assert checks.chance_of_a_miss(8) >= max(chances)

@@ -197,3 +197,8 @@ def test_reflection_leaves_foreign_wires_alone():
         a = float(table[x] @ payoff[2 * x : 2 * x + 2])
         phases = np.angle(np.linalg.eigvals(Q[4 * x : 4 * x + 4, 4 * x : 4 * x + 4]))
         assert np.min(np.abs(phases - 2 * np.arcsin(np.sqrt(a)))) < 1e-10
+
+
+def test_folding_needs_an_even_number_of_outcomes():
+    with pytest.raises(ValueError, match="even"):
+        fold(np.full(5, 0.2))

@@ -244,3 +244,40 @@ def test_empty_batches_and_wrong_sizes_are_refused():
         mlmc_derandomised(p, 10, rng, top=-1)
     with pytest.raises(ValueError, match="degree"):
         longstaff_schwartz(p, 10, rng, degree=-1)
+
+
+def test_derandomised_inner_levels_do_not_depend_on_the_size_of_pieces(monkeypatch):
+    problem = LatticeBermudan(dates=3)
+    whole = mlmc_derandomised(problem, 400, np.random.default_rng(0)).cost
+    monkeypatch.setattr(classical, "PIECE", 512)  # more than the outer draws, fewer than their children
+    assert mlmc_derandomised(problem, 400, np.random.default_rng(0)).cost == whole
+
+
+def test_longstaff_schwartz_is_biased_low_with_few_paths():
+    # Exact: 6.99. On fresh paths the mean is 6.68 +- 0.12; on those that the rule was fitted to, 7.75 +- 0.13.
+    problem = LatticeBermudan(dates=3)
+    rng = np.random.default_rng(0)
+    found = np.array([longstaff_schwartz(problem, 20, rng, degree=5).value for _ in range(120)])
+    assert found.mean() < problem.exact()[0][0] + 2 * found.std() / math.sqrt(found.size)
+
+
+def one_link(link, law=(0.46, 0.54)):
+    return TreeRNE([([[0]], [[1.0]]), ([[0, 1]], [list(law)])], [0.0, 1.0], links=[link])
+
+
+@pytest.mark.parametrize("jump", [0.56, 0.5 + 1e-6, 0.5 - 1e-6, 0.44, 0.501])
+def test_a_jump_next_to_the_kink_is_no_stopping_link(jump):
+    problem = one_link(lambda node, m: np.where(m < jump, 0.5, m))
+    with pytest.raises(ValueError, match="not max"):
+        stopping_link(problem, 1)
+    with pytest.raises(ValueError, match="not max"):
+        longstaff_schwartz(problem, 10, np.random.default_rng(0))
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+@pytest.mark.parametrize("method", [read, mlmc_derandomised, read_recursive])
+def test_a_link_that_is_undefined_outside_the_scale_is_refused(method):
+    laws = [([[0]], [[1.0]]), ([[0, 1]], [[0.5, 0.5]]), ([[0, 1], [1, 0]], [[0.45, 0.55]] * 2)]
+    problem = TreeRNE(laws, [0.0, 1.0], links=[lambda node, m: np.sqrt(m), lambda node, m: np.maximum(0.3, m)])
+    with pytest.raises(ValueError, match="no finite value"):
+        method(problem, 2000, np.random.default_rng(0))

@@ -366,3 +366,46 @@ def test_a_problem_that_leaves_its_scale_is_refused():
 
     with pytest.raises(ValueError, match=r"payoff leaves \[0, scale = 10\]"):
         NestedQAE(Shrunk(LatticeBermudan(), 10.0), grid_bits=6).law(0)
+
+
+@pytest.mark.parametrize("mean", ["clip", "dyadic"])
+def test_an_interrupted_call_leaves_nothing_behind(mean):
+    class Interrupted(LatticeBermudan):
+        armed = False
+
+        def link(self, date, node, mean):
+            if type(self).armed and node.max() == self.size(1) - 1:  # the last chunk of date 1
+                raise KeyboardInterrupt
+            return super().link(date, node, mean)
+
+    options = {"M0": 4, "grid_bits": 8, "chunk": 257, "mean": mean}
+    undisturbed = NestedQAE(LatticeBermudan(), **options).law(3)[1]
+    emulator = NestedQAE(Interrupted(), **options)
+    emulator.law(1)
+    Interrupted.armed = True
+    with pytest.raises(KeyboardInterrupt):
+        emulator.law(3)
+    Interrupted.armed = False
+    assert np.array_equal(emulator.law(3)[1], undisturbed)
+
+
+def test_a_register_is_fine_enough_at_eight_steps_an_error():
+    emulator = NestedQAE(small_tree(scale=2.0), grid_bits=5)
+    step = 2.0 / 2**5
+    assert emulator.resolved(8.001 * step)
+    assert not emulator.resolved(7.999 * step)
+
+
+@pytest.mark.parametrize("options", [{"mean": "dyadic"}, {"telescoping": False}])
+def test_only_the_clipped_chain_has_chain_means(options):
+    with pytest.raises(ValueError, match="chain_means"):
+        NestedQAE(small_tree(), grid_bits=6, **options).chain_means(1, 1)
+
+
+def test_repeats_and_growth_are_checked():
+    with pytest.raises(TypeError, match="repeats"):
+        NestedQAE.__init__.__wrapped__(object.__new__(NestedQAE), small_tree(), repeats=3.0)
+    with pytest.raises(ValueError, match="every"):
+        growing_M0(16, 0)
+    with pytest.raises(ValueError, match="start"):
+        growing_M0(0)

@@ -3,8 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import binom
 
-from icml26.nested_expectations import experiment, figures, sampled_runs, summary
+from icml26.nested_expectations import exercises, experiment, figures, sampled_runs, summary
 
 
 @pytest.fixture(scope="module")
@@ -107,3 +108,34 @@ def test_the_envelope_is_the_best_at_every_cost():
     best = summary.envelope(falling, flat)
     expected = np.minimum.accumulate(np.where((cost >= cost[2]) & (cost <= cost[6]), np.fmin(1 / cost, 0.02), 1 / cost))
     assert np.allclose(best["rmse"], expected)
+
+
+def test_an_unknown_register_is_refused(smoke):
+    with pytest.raises(ValueError, match="bits"):
+        summary.quantum_curve(smoke["exact"], 2, "clip", bits=99)
+
+
+@pytest.mark.parametrize("skipped", [0, 1])
+def test_the_likelihood_exercise_sees_a_power_left_out(skipped):
+    """Of a correct solution, and of one that leaves out a power, only the correct one passes."""
+
+    def solution(left_out):
+        def estimate(ones, shots, powers):
+            theta = np.linspace(1e-6, np.pi / 2 - 1e-6, 20_001)
+            total = np.zeros_like(theta)
+            for i, (k, m) in enumerate(zip(ones, powers, strict=True)):
+                if len(powers) == 1 or i != left_out:
+                    total += binom.logpmf(k, shots, np.sin((2 * m + 1) * theta) ** 2)
+            return float(np.sin(theta[np.argmax(total)]) ** 2)
+
+        return estimate
+
+    check = dict(exercises.EXERCISES["likelihood"].tests)["it is where the likelihood is largest"]
+    assert check(solution(None)) is None
+    assert check(solution(skipped))
+
+
+def test_the_queries_exercise_refuses_a_table():
+    check = dict(exercises.EXERCISES["queries"].tests)["it counts what stands on the tape"]
+    assert check(lambda M: 2 * M - 1) is None
+    assert check(lambda M: {2: 3, 4: 7, 16: 31}.get(M, 0))

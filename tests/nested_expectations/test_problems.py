@@ -235,3 +235,33 @@ def test_index_put_is_made_of_the_closes():
     for days in (1, len(closes)):
         with pytest.raises(ValueError, match="days must be at"):
             sp500_put(days=days)
+
+
+def test_a_tree_keeps_its_own_payoffs():
+    payoffs = np.array([0.0, 1.0])
+    tree = TreeRNE([([[0, 1]], [[0.5, 0.5]])], payoffs)
+    payoffs[:] = 7.0
+    assert tree.exact()[0][0] == 0.5
+
+
+def test_a_tree_names_its_empty_laws_and_its_odd_links():
+    with pytest.raises(ValueError, match=r"children\[0\]"):
+        TreeRNE([(np.zeros((1, 0), dtype=int), np.zeros((1, 0)))], [1.0])
+    with pytest.raises(ValueError, match=r"children\[0\]"):
+        TreeRNE([(0, 1.0)], [1.0])
+    with pytest.raises(TypeError, match=r"links\[0\]"):
+        TreeRNE.__init__.__wrapped__(
+            object.__new__(TreeRNE), [([[0]], [[1.0]]), ([[0]], [[1.0]])], [1.0], links=[3]
+        )
+
+
+@pytest.mark.parametrize("change", [{"volatility": 2000.0}, {"rate": 1e4}])
+def test_a_lattice_that_overflows_is_refused(change):
+    with pytest.raises(ValueError, match="too large"):
+        LatticeBermudan(**change)
+
+
+@pytest.mark.parametrize("prior", [(1e-300, 1e-300), (1e-300, 2e-300)])
+def test_a_prior_without_a_law_in_floats_is_refused(prior):
+    with pytest.raises(ValueError, match="prior"):
+        TwoStageTrial(prior=prior)

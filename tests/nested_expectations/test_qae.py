@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from scipy.stats import binom
+from scipy.stats import binom, binomtest
 
 from icml26.nested_expectations.qae import (
     ExactOracle,
@@ -308,3 +308,59 @@ def test_any_batch_shape(n, m):
     assert probs.shape == (n, m, 9)
     assert np.array_equal(probs[-1, -1], outcome_law(a[-1, -1], 16, "cosine")[1])
     assert values.shape == (9,)
+
+
+class Scripted:
+    """Says what it is told to, whatever it is asked."""
+
+    def __init__(self, *counts):
+        self.counts = list(counts)
+
+    def phase_counts(self, M, window, shots):
+        raise AssertionError("not asked for")
+
+    def flag_counts(self, power, shots):
+        return self.counts.pop(0) if len(self.counts) > 1 else self.counts[0]
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 0.05, 0.03])
+def test_iqae_shares_its_error_among_looks(epsilon):
+    """At power 0 throughout (a ratio out of reach): Clopper-Pearson of all shots at 1 - 0.05 · 6/(π s)²."""
+    found = iqae(Scripted(50), epsilon, shots=100, ratio=1000)
+    looks = found.queries // 100
+    level = 1 - 0.05 * 6 / (np.pi * looks) ** 2
+    exact = binomtest(50 * looks, 100 * looks).proportion_ci(level, method="exact")
+    assert found.interval == pytest.approx((exact.low, exact.high), abs=1e-9)
+
+
+def test_iqae_recovers_when_an_early_interval_missed():
+    found = iqae(Scripted(0, 100, 50), 0.018, shots=100, ratio=1000)
+    assert found.interval[0] < 0.5 < found.interval[1]
+    assert found.interval[1] - found.interval[0] <= 0.036
+
+
+@pytest.mark.parametrize(("ones", "powers"), [([30], [0]), ([30, 70, 20], [0, 1, 3])])
+def test_mlae_interval_ends_where_the_likelihood_ratio_does(ones, powers):
+    found = mlae(Scripted(*ones), powers, shots=100)
+
+    def log_likelihood(a):
+        angle = np.arcsin(np.sqrt(a))
+        return sum(binom.logpmf(k, 100, np.sin((2 * m + 1) * angle) ** 2) for k, m in zip(ones, powers, strict=True))
+
+    for end in found.interval:
+        # 1.96 squared: one parameter, 95 %.
+        assert 2 * (log_likelihood(found.estimate) - log_likelihood(end)) == pytest.approx(1.959964**2, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda oracle: mlae(oracle, [0.5]),
+        lambda oracle: mlae(oracle, [0, True]),
+        lambda oracle: mlae.__wrapped__(oracle, [0], shots=2.5),
+        lambda oracle: iqae.__wrapped__(oracle, 0.1, shots=2.5),
+    ],
+)
+def test_fractions_of_shots_and_powers_are_refused(call):
+    with pytest.raises(TypeError):
+        call(ExactOracle(0.5, np.random.default_rng(0)))

@@ -80,3 +80,25 @@ def test_refusals():
         read_variance(LatticeBermudan(), levels=0)
     with pytest.raises(ValueError, match="r must be in"):
         read_variance(LatticeBermudan(), r=0.4)
+
+
+@pytest.mark.parametrize("levels", [20, 60, 900])
+def test_a_mean_on_the_kink_has_infinite_variance(levels):
+    # E Delta_n^2 falls like 2^-n there, P(level n) like (1 - r)^n with 1 - r < 1/2.
+    fair = TreeRNE(
+        [([[0]], [[1.0]]), ([[0, 1]], [[0.5, 0.5]])], [0.0, 1.0], links=[lambda node, m: np.maximum(0.5, m)]
+    )
+    assert read_variance(fair, 0.51, levels=levels).variance == math.inf
+
+
+@pytest.mark.parametrize("problem", [LatticeBermudan(), TwoStageTrial()])
+def test_the_variance_is_finite_where_no_mean_is_on_its_kink(problem):
+    assert all(0.0 < read_variance(problem, r, atoms=1000).variance < math.inf for r in (0.52, 0.6))
+
+
+def test_sizes_of_the_series_are_checked():
+    with pytest.raises(ValueError, match="levels"):
+        read_variance(LatticeBermudan(), levels=2000)
+    with pytest.raises(ValueError, match="atoms"):
+        read_variance(LatticeBermudan(), atoms=0)
+    assert math.isfinite(read_variance(LatticeBermudan(), atoms=1).variance)

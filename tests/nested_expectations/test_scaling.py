@@ -100,3 +100,16 @@ def test_refusals():
         log_corrected(cost, np.array([0.2, 0.1, 0.01]), k=1.0).cost(1.0)
     with pytest.raises(ValueError, match="replicates"):
         bootstrap_slope(cost, np.ones((3, 1)), np.random.default_rng(0))
+
+
+def test_errors_that_are_mostly_zero_have_no_bootstrap_interval():
+    errors = np.zeros((3, 8))
+    errors[:, 0] = [0.1, 0.01, 0.001]
+    with pytest.raises(ValueError, match="errors must not be zero"):
+        bootstrap_slope(np.array([1.0, 10.0, 100.0]), errors, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(("rmse", "k"), [([0.1] * 4, 1), ([0.1, 0.1, 0.01, 0.01], None)])
+def test_a_fit_needs_different_errors(rmse, k):
+    with pytest.raises(ValueError, match="different values"):
+        log_corrected(np.array([1.0, 2.0, 3.0, 4.0]), np.array(rmse), k)
