@@ -10,7 +10,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
 CHAPTER ?=
-SEEDS ?= 5
+SEEDS ?=
 NOTEBOOKS := $(sort $(wildcard notebooks/[0-9][0-9]_*.ipynb))
 
 # What notebooks are executed and compared under; scripts/execute.py sets the same.
@@ -110,11 +110,11 @@ urls: test-env  ## write the repository's URL from _config.yml wherever it occur
 fetch: test-env  ## download every pinned file that chapters use, for work without a network [CHAPTER=09]
 	@$(PY) scripts/experiments.py fetch --chapter "$(CHAPTER)"
 
-tables: test-env  ## measure a chapter's committed tables again: CHAPTER=09 [SEEDS=5]
-	@$(PY) scripts/experiments.py tables --chapter "$(CHAPTER)" --seeds $(SEEDS)
+tables: test-env  ## measure a chapter's committed tables again: CHAPTER=09 [SEEDS=5], as committed without it
+	@$(PY) scripts/experiments.py tables --chapter "$(CHAPTER)" $(if $(SEEDS),--seeds $(SEEDS))
 
 race: test-env  ## measure a chapter's timing table again, on a quiet machine: CHAPTER=09
-	@$(PY) scripts/experiments.py race --chapter "$(CHAPTER)" --seeds $(SEEDS)
+	@$(PY) scripts/experiments.py race --chapter "$(CHAPTER)" $(if $(SEEDS),--seeds $(SEEDS))
 
 workshop: test-env  ## write workshop/student and workshop/solutions
 	@$(PY) scripts/workshop.py

@@ -21,7 +21,7 @@
 # | Paper | [Optimal Quantum Speedups for Repeatedly Nested Expectation Estimation](https://arxiv.org/abs/2602.08120) |
 # | Authors | Yihang Sun, Guanyang Wang, Jose Blanchet |
 # | You will be able to | say what amplitude estimation costs and how it fails; nest it so that the cost stays near $1/\varepsilon$; tell from a number of dates and an accuracy whether that beats a classical computer |
-# | You need | probability, and what a qubit is. No finance |
+# | You need | probability, and what a qubit, a unitary and its inverse are. No finance |
 # | It takes | 30 minutes to read; under a minute to run on a CPU or a T4 |
 # | Sources | abstract, public summaries and a public audit note; the algorithm boxes and proofs were not read. What is reconstructed is marked **ours** |
 
@@ -116,8 +116,8 @@ assert np.isclose(probs @ values, 0.5 + np.cos(np.pi / 8) * (0.3 - 0.5), atol=1e
 lab.say("At a = 0.3 and M = 8 the cosine window's average is {mean:.6f}, as the closed form says.", mean=probs @ values)
 
 # %% [markdown]
-# Now the real thing: a circuit, simulated. Each $Q$ holds one $A^\dagger$ and one $A$, so a run with $M$ states calls the sampler $2M-1$
-# times. We do not assert that; we count it off the circuit.
+# Now the real thing: a circuit, simulated, with $M = 16$. Each $Q$ holds one $A^\dagger$ and one $A$, and both call the sampler. How often in a run? We do not assert it; we count it off the circuit.
+# (An inverse Fourier transform at the end turns the phases into a peak at $j$.)
 
 # %%
 from icml26.nested_expectations.circuits import count_queries, fold, mean_preparation, phase_tape, run_probs
@@ -155,15 +155,15 @@ lab.say(
 # %% [markdown]
 # ### Nesting it
 #
-# The outer average needs the inner one at every $y$. Run the inner estimate *inside* the outer circuit, in superposition. If both use $M$ states,
-# each of the $2M-1$ outer calls pays for $2M-1$ inner ones: about $4M^2$ calls for an error of $1/M$. With $D$ dates it is $(2M)^D$, and
+# The outer average needs the inner one at every $y$. Run the inner estimate *inside* the outer circuit, in superposition. If both use $M$ states, each of
+# some $2M$ outer calls pays for some $2M$ inner ones: about $4M^2$ calls for an error of $1/M$. With $D$ dates it is $(2M)^D$, and
 # the speed-up is gone at $D = 2$ already.
 #
-# The way out is to *telescope*. Let $E_p$ be an inner estimate with $M_0 2^p$ states, so its error is about $2^{-p}$. Then
+# The way out is to *telescope*. Let $E_p$ be an estimate of $\gamma_1$ with $M_0 2^p$ states, so its error is about $2^{-p}$. Then
 #
 # $$\mathbb{E} E_\ell = \mathbb{E}E_0 + \sum_{p=1}^{\ell}\mathbb{E}\,[E_p - E_{p-1}].$$
 #
-# The differences get small. A small quantity can be estimated coarsely: for $\Delta_p$ in $[-R_p, R_p]$ put $(\Delta_p+R_p)/2R_p$ on the flag, and
+# The differences $\Delta_p = E_p - E_{p-1}$ get small. A small quantity can be estimated coarsely: for $\Delta_p$ in $[-R_p, R_p]$ put $(\Delta_p+R_p)/2R_p$ on the flag, and
 # $M_0 2^{\ell-p}$ outer states give an error of $2^{-\ell}$. Inner and outer costs multiply to about $2^\ell$ at *every* $p$.
 #
 # The inner register stays in superposition, never measured: the flag's probability is an average over it all the same. But $Q$ must undo the whole of $A$, inner estimate included.
@@ -227,8 +227,8 @@ lab.say(
 # %% [markdown]
 # ## Where it breaks
 #
-# Clipping is not free. When a finer estimate falls outside the window, the chain keeps the wrong value. That happens with a small probability, which
-# depends on $M_0$ but *not* on the level. So there is a floor. Move $M_0$ and $c$. Where does the dashed line stop falling? What does a wider window cost?
+# Clipping is not free. When a finer estimate falls outside its clip range, the chain keeps the wrong value. That happens with a small probability, which
+# depends on $M_0$ but *not* on the level. So there is a floor. Move $M_0$ and $c$. Where does the dashed line stop falling? What does a wider clip do to the RMSE?
 
 # %%
 lab.explore(
@@ -241,7 +241,7 @@ lab.explore(
 )
 
 # %% [markdown]
-# The second way to break it is to forget the base term $p = 0$. A public note on version 1 of the paper reports that its level-difference box, read literally, has
+# The second way to break it is to forget the base term $p = 0$. A public note on version 1 of the paper reports that its level-difference algorithm, read literally, has
 # none. What would the put be worth then?
 
 # %%
@@ -269,7 +269,7 @@ _ = lab.check.answer("nested_expectations", "queries", queries)
 
 # %% [markdown]
 # **2 (easy).** READ draws level $n$ with probability $r(1-r)^n$ and pays $2^n$; its correction enters with weight $1/(r(1-r)^n)$. For a link with a kink, $\mathbb{E}\Delta_n^2$ falls like
-# $2^{-3n/2}$; for a smooth link like $2^{-2n}$. For which $r$ are the mean cost and the variance both finite? Give two pairs `(low, high)`: kinked first, then smooth.
+# $2^{-3n/2}$; for a smooth link like $2^{-2n}$. For which $r$ are the mean cost and the variance both finite? Give two pairs `(low, high)`, to three decimals: kinked first, then smooth.
 
 # %% tags=["exercise"]
 levels = None  # ((low, high), (low, high))
@@ -282,7 +282,7 @@ _ = lab.check.answer("nested_expectations", "levels", levels)
 
 # %% [markdown]
 # **3 (medium).** Amplitude estimation without a phase register: measure the flag `shots` times after $Q^m A$ for each $m$ in `powers`; it reads 1 with probability
-# $\sin^2((2m+1)\theta)$. You get `ones[i]` ones at `powers[i]`. Return the $a = \sin^2\theta$ that makes these counts most likely.
+# $\sin^2((2m+1)\theta)$. You get `ones[i]` ones at `powers[i]`. Return the $a = \sin^2\theta$ in $(0, 1)$ that makes these counts most likely.
 
 # %% tags=["exercise"]
 def estimate(ones, shots, powers):
@@ -302,7 +302,7 @@ def estimate(ones, shots, powers):
 _ = lab.check.answer("nested_expectations", "likelihood", estimate)
 
 # %% [markdown]
-# **4 (hard).** Write `cost(depth, level, M0)`, the fixed cost of the telescoped estimate. Then show on paper that it is $O(2^\ell\, \ell^{D-1})$.
+# **4 (hard).** Write `cost(depth, level, M0)`, the fixed cost of the telescoped estimate. Each call of term $p$ samples one step of its own and runs the whole chain $E_0,\dots,E_p$ one date further. Then show on paper that it is $O(2^\ell\, \ell^{D-1})$.
 
 # %% tags=["exercise"]
 def cost(depth, level, M0):

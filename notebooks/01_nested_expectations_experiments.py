@@ -227,6 +227,8 @@ assert np.allclose(live["rmse"], stored["rmse"], rtol=1e-6)
 print(live[["level", "cost", "rmse", "bias"]].to_string(index=False, float_format="{:.6f}".format))
 small = experiment.Settings((1, 1, 1), (8, 8, 8), (1 << 12, 1 << 14), 1000)
 again = experiment.sampled(small, 3)
+if lab.profile.current().name != "cpu":  # there READ draws on the device, by other random numbers
+    again = again[~again["method"].str.startswith("READ")]
 known = table["sampled"].merge(again, on=["depth", "method", "budget", "seed"], suffixes=("", "_live"))
 assert len(known) == len(again)
 assert np.allclose(known["error"], known["error_live"], rtol=1e-6, atol=1e-9)

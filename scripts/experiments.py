@@ -53,13 +53,14 @@ def main(arguments: list[str] | None = None) -> int:
     options = commands.options(__doc__)
     options.add_argument("what", choices=("tables", "race", "fetch"))
     options.add_argument("--chapter", default="", help="number, slug or NN_slug; required but for fetch")
-    options.add_argument("--seeds", type=int, default=5)
+    options.add_argument("--seeds", type=int, help="default: as in the committed table")
     parsed = options.parse_args(arguments)
     if parsed.what != "fetch" and not parsed.chapter:
         options.error("say which chapter: CHAPTER=09")
     for slug in chosen(parsed.root, parsed.chapter):
         module = f"icml26.{slug}.experiment"
-        measure = ["-m", module, "--seeds", str(parsed.seeds), "--table"]
+        seeds = [] if parsed.seeds is None else ["--seeds", str(parsed.seeds)]
+        measure = ["-m", module, *seeds, "--table"]
         if parsed.what == "tables":
             run(parsed.root, [*measure, "all"], **COMMITTED)
         elif parsed.what == "race":

@@ -58,6 +58,12 @@ def test_one_table_with_its_provenance(package):
     assert not table.stale()
 
 
+def test_a_table_is_made_again_with_its_own_repetitions(package):
+    run(package, "--table", "numbers", "--seeds", "3")
+    run(package, "--table", "numbers")
+    assert lab.tables.read(package, "numbers").frame["x"].tolist() == [21]
+
+
 def test_all_leaves_the_race_to_a_quiet_machine(package, capsys):
     run(package, "--table", "all")
     assert [name for _, name, _ in lab.tables.status(package)] == ["numbers", "twice"]

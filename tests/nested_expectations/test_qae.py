@@ -326,7 +326,7 @@ class Scripted:
 @pytest.mark.parametrize("epsilon", [0.2, 0.05, 0.03])
 def test_iqae_shares_its_error_among_looks(epsilon):
     """At power 0 throughout (a ratio out of reach): Clopper-Pearson of all shots at 1 - 0.05 · 6/(π s)²."""
-    found = iqae(Scripted(50), epsilon, shots=100, ratio=1000)
+    found = iqae(Scripted(50), epsilon, shots=100, ratio=1000.0)
     looks = found.queries // 100
     level = 1 - 0.05 * 6 / (np.pi * looks) ** 2
     exact = binomtest(50 * looks, 100 * looks).proportion_ci(level, method="exact")
@@ -334,7 +334,7 @@ def test_iqae_shares_its_error_among_looks(epsilon):
 
 
 def test_iqae_recovers_when_an_early_interval_missed():
-    found = iqae(Scripted(0, 100, 50), 0.018, shots=100, ratio=1000)
+    found = iqae(Scripted(0, 100, 50), 0.018, shots=100, ratio=1000.0)
     assert found.interval[0] < 0.5 < found.interval[1]
     assert found.interval[1] - found.interval[0] <= 0.036
 

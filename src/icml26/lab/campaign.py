@@ -44,21 +44,22 @@ def campaign(
         raise ValueError(f"depends must name the modules of every table, {sorted(set(depends) ^ set(makers))} differ")
     parser = argparse.ArgumentParser(prog=f"python -m {package}.experiment", description="Make committed tables.")
     parser.add_argument("--table", required=True, choices=[*makers, "all"])
-    parser.add_argument("--seeds", type=int, default=5, help="independent repetitions (default 5)")
+    parser.add_argument("--seeds", type=int, help="repetitions (default: as in the committed table, else 5)")
     chosen = parser.parse_args(arguments)
-    if chosen.seeds < 1:
+    if chosen.seeds is not None and chosen.seeds < 1:
         parser.error(f"--seeds must be at least 1, got {chosen.seeds}")
     if profile.current() != profile.Profile("cpu"):
         raise RuntimeError("committed tables are those of the cpu profile: set ICML26_PROFILE=cpu, ICML26_SMOKE=0")
     for name in [name for name in makers if name not in timing] if chosen.table == "all" else [chosen.table]:
         start = time.process_time()
-        frame = makers[name](settings, chosen.seeds)
-        seeds: list[Any] = [] if name in deterministic else list(range(chosen.seeds))
+        repetitions = chosen.seeds or _committed(package, name)
+        frame = makers[name](settings, repetitions)
+        seeds: list[Any] = [] if name in deterministic else list(range(repetitions))
         path = tables.write(
             package,
             name,
             frame,
-            command=f"python -m {package}.experiment --table {name} --seeds {chosen.seeds}",
+            command=f"python -m {package}.experiment --table {name} --seeds {repetitions}",
             seeds=seeds,
             depends=depends[name],
             settings=settings,
@@ -66,3 +67,12 @@ def campaign(
             cpu_seconds=time.process_time() - start,
         )
         print(f"{path.name}: {len(frame)} rows")
+
+
+def _committed(package: str, name: str) -> int:
+    """The repetitions that the committed table was made with, so that making it again compares like with like."""
+    try:
+        command: str = tables.read(package, name).provenance["command"]
+    except FileNotFoundError:
+        return 5
+    return int(command.rpartition("--seeds ")[2])
