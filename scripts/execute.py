@@ -33,12 +33,8 @@ CPU_SECONDS = 45.0  # a notebook's budget, on one thread
 CELL_TIMEOUT = 300
 
 
-def run(
-    notebook: NotebookNode, folder: Path, *, timeout: int = CELL_TIMEOUT, static: bool = True
-) -> NotebookNode:
+def run(notebook: NotebookNode, folder: Path, *, timeout: int = CELL_TIMEOUT) -> NotebookNode:
     """Execute a notebook in a fresh kernel in `folder` and clean it.
-
-    Without `static` sliders are live, as a reader at a kernel has them: quicker, as they draw one state only.
 
     Raises CellExecutionError, CellTimeoutError or DeadKernelError where a cell fails.
     """
@@ -50,7 +46,7 @@ def run(
         coalesce_streams=True,  # how prints are split into messages depends on the machine's load
         resources={"metadata": {"path": str(folder)}},
     )
-    client.execute(env={**os.environ, **ENVIRONMENT, "ICML26_STATIC": str(int(static))})
+    client.execute(env={**os.environ, **ENVIRONMENT})
     return pairs.clean(client.nb)
 
 

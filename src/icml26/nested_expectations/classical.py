@@ -3,10 +3,10 @@
 Cost unit everywhere: one draw from a one-step sampler; payoffs and arithmetic are free.
 
 - `nested_mc`: samples of samples of samples.
-- `read`: READ, recursive randomised multilevel Monte Carlo (Syed and Wang, arXiv 2301.04095). At (d, y) draw
-  a level N with P(N = n) = r (1-r)^n, draw 2^N children, estimate each by READ, and return
-  g(first child) + Delta_N / p_N, where Delta_n = g(S/2^n) - (g(S_1/2^(n-1)) + g(S_2/2^(n-1))) / 2 for the two
-  disjoint halves of the children and Delta_0 = 0. Unbiased; its cost is random and heavy-tailed.
+- `read`: READ, recursive randomised multilevel Monte Carlo (Syed and Wang, arXiv 2301.04095). At (d, y) draw a level N
+  with P(N = n) = r (1-r)^n and 2^N children, estimate each by READ, and return g(first child) + Delta_N / p_N, where
+  Delta_n = g(S/2^n) - (g(S_1/2^(n-1)) + g(S_2/2^(n-1))) / 2 for the disjoint halves of the children and Delta_0 = 0.
+  Unbiased; its cost is random and heavy-tailed.
 - `mlmc_derandomised`: the same with levels in fixed proportions (our construction): fixed work.
 - `longstaff_schwartz`: least-squares Monte Carlo, which knows that the problem is one of stopping.
 
@@ -27,18 +27,9 @@ from jaxtyping import Float, Int
 from icml26.nested_expectations.problems import RNE, Real
 
 __all__ = [
-    "Draws",
-    "Estimate",
-    "StoppingLink",
-    "longstaff_schwartz",
-    "mlmc_derandomised",
-    "nested_mc",
-    "nested_mc_split",
-    "read",
-    "read_cost_mean",
-    "read_recursive",
-    "stopping_link",
-]
+    "Draws", "Estimate", "StoppingLink", "longstaff_schwartz", "mlmc_derandomised", "nested_mc", "nested_mc_split",
+    "read", "read_cost_mean", "read_recursive", "stopping_link",
+]  # fmt: skip
 
 # Children handled at once: small enough for the caches, large enough to hide Python.
 PIECE = 1 << 17
@@ -85,8 +76,7 @@ def check_r(r: Real) -> None:
         raise ValueError(f"r must be in (0.5, 1): infinite expected cost at or below 0.5; got {r!r}")
     if r >= INFINITE_VARIANCE:
         warnings.warn(
-            f"r = {r:g} is at least {INFINITE_VARIANCE:.4f}: infinite variance for kinked links and a "
-            "continuous state",
+            f"r = {r:g} is at least {INFINITE_VARIANCE:.4f}: infinite variance for kinked links and a continuous state",
             RuntimeWarning,
             stacklevel=3,
         )
@@ -131,9 +121,6 @@ def _alias(law: Float[np.ndarray, " k"]) -> tuple[Float[np.ndarray, " k"], Int[n
         if mass[j] < 1.0:
             small.append(large.pop())
     return keep, other
-
-
-# --- nested Monte Carlo -------------------------------------------------------------------------------------
 
 
 def nested_mc_split(depth: int, draws: int) -> tuple[int, ...]:
@@ -372,10 +359,9 @@ def mlmc_derandomised(
 ) -> Estimate:
     """READ with levels in fixed proportions: one estimate out of `samples` outer draws, at a fixed cost.
 
-    In every batch of n estimates, ceil(n p_l) get level l = 1, 2, ... as long as n p_l >= 1 and l <= `top`;
-    the rest get level 0. This removes the variance between levels and the random cost, and leaves the bias
-    of the levels cut off. Our reconstruction of the deterministic schedule of arXiv 2602.08120, done
-    classically. Errors as in `read`; ValueError for a negative `top`.
+    In a batch of n estimates, ceil(n p_l) get level l = 1, 2, ... while n p_l >= 1 and l <= `top`, the rest level 0: no
+    variance between levels, and the bias of the levels cut off. Ours, after the schedule of arXiv 2602.08120. For D >= 3
+    the cost is exactly fixed up to 2^17 samples. Errors as in `read`; ValueError for a negative `top`.
     """
     check_r(r)
     samples = _count("samples", samples)
@@ -383,9 +369,6 @@ def mlmc_derandomised(
         _count("top", top, least=0)
     draws = _Tree(problem, rng, _fixed_levels(rng, r, top)).outer(samples)
     return Estimate(draws.mean, int(draws.costs.sum()))
-
-
-# --- optimal stopping ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -399,9 +382,8 @@ class StoppingLink:
 def stopping_link(problem: RNE, date: int) -> StoppingLink:
     """Recognise max(floor, mean - fee) in the link of a date by evaluating it.
 
-    Every node is asked at a grid, at a thousand means off the grid, and ever closer on both sides of its kink
-    floor + fee, where a jump would hide. No finite number of means proves a form: a spike elsewhere, narrower
-    than scale / 500, can pass. Raises ValueError when the link has another form.
+    Every node is asked at a grid, at a thousand means off it, and ever closer on both sides of its kink floor + fee,
+    where a jump would hide; a spike elsewhere, narrower than scale / 500, can pass. ValueError for another form.
     """
     node = np.arange(problem.size(date))
     span = 4.0 * problem.scale
@@ -414,15 +396,11 @@ def stopping_link(problem: RNE, date: int) -> StoppingLink:
     spread = np.concatenate([problem.scale * golden, span * (3.0 * golden - 1.0)])
     near = problem.scale * np.geomspace(2e-9, 4.0, 150)
     kink = np.where(np.isfinite(floor), floor + fee, 0.0)
-    probes = np.concatenate(
-        [np.tile(spread[:, None], node.size), kink + near[:, None], kink - near[:, None]]  # [probe, node]
-    )
+    probes = np.concatenate([np.tile(spread[:, None], node.size), kink + near[:, None], kink - near[:, None]])
     found = problem.link(date, np.tile(node, len(probes)), probes.ravel()).reshape(probes.shape)
     means, g = np.concatenate([np.tile(grid[:, None], node.size), probes]), np.concatenate([g, found])
     if not np.allclose(g, np.maximum(floor, means - fee), rtol=0, atol=1e-9 * problem.scale):
-        raise ValueError(
-            f"problem: the link of date {date} is not max(floor, mean - fee), a stopping problem"
-        )
+        raise ValueError(f"problem: the link of date {date} is not max(floor, mean - fee), a stopping problem")
     return StoppingLink(floor, fee)
 
 
@@ -448,9 +426,7 @@ def longstaff_schwartz(problem: RNE, paths: int, rng: np.random.Generator, degre
     def basis(date: int, node: Int[np.ndarray, " n"]) -> Float[np.ndarray, "n b"]:
         every = state(date, np.arange(problem.size(date)))
         spread = float(np.ptp(every)) or 1.0
-        return np.polynomial.legendre.legvander(
-            2.0 * (state(date, node) - every.min()) / spread - 1.0, degree
-        )
+        return np.polynomial.legendre.legvander(2.0 * (state(date, node) - every.min()) / spread - 1.0, degree)
 
     weights: list[Float[np.ndarray, " b"] | None] = [None] * problem.depth
 

@@ -86,9 +86,7 @@ def clip_law(chain: Float[Tensor, "n g"], fresh: Float[Tensor, "n g"], radius: i
     law = fresh * inside
     if radius < points:
         upto = fresh.cumsum(-1)
-        law[:, radius:] += (
-            chain[:, :-radius] * (upto[:, -1:] - upto + fresh)[:, radius:]
-        )  # F >= z = C + radius
+        law[:, radius:] += chain[:, :-radius] * (upto[:, -1:] - upto + fresh)[:, radius:]  # F >= z = C + radius
         law[:, :-radius] += chain[:, radius:] * upto[:, :-radius]  # F <= z = C - radius
     return law
 
@@ -262,9 +260,7 @@ class _Fixed:
         self._chain: dict[tuple[int, int], Tensor] = {}
         self._known: dict[int, list[Float[np.ndarray, "n s"]]] = {}
         self._costs: dict[tuple[int, int], int] = {}
-        self._laws = [
-            self.problem.children(d, np.arange(self.problem.size(d))) for d in range(self.problem.depth)
-        ]
+        self._laws = [self.problem.children(d, np.arange(self.problem.size(d))) for d in range(self.problem.depth)]
 
     # ---- cost
 
@@ -295,9 +291,7 @@ class _Fixed:
         """R_p in register steps, rounded down."""
         radius = int(self.set.c * self.steps / 2**p)
         if radius < 1:
-            raise ValueError(
-                f"grid_bits = {self.set.grid_bits} cannot hold the clip window c 2^-p of level p = {p}"
-            )
+            raise ValueError(f"grid_bits = {self.set.grid_bits} cannot hold the clip window c 2^-p of level p = {p}")
         return radius
 
     def terms(self, date: int, level: int) -> list[_Term]:
@@ -357,9 +351,7 @@ class _Fixed:
         value = torch.arange(self.steps + 1, dtype=law.dtype, device=law.device) / self.steps
         return (law @ value)[:, None].cpu().numpy()
 
-    def _shells(
-        self, law: Float[Tensor, "n g"], before: Float[Tensor, "n g"], p: int
-    ) -> Float[np.ndarray, "n s"]:
+    def _shells(self, law: Float[Tensor, "n g"], before: Float[Tensor, "n g"], p: int) -> Float[np.ndarray, "n s"]:
         """Means of |Delta| / 2^-k on the shells 2^-(k+1) < |Delta| <= 2^-k, k = 0..p (last: to 0)."""
         difference = sum_laws([law, before.flip(-1)])  # point i stands for (i - steps) 2^-b
         size = torch.arange(-self.steps, self.steps + 1, device=law.device)

@@ -52,9 +52,7 @@ class RNE(Protocol):
     ) -> tuple[Int[np.ndarray, "n k"], Float[np.ndarray, "n k"]]:
         """Nodes at `date + 1` and their probabilities, k = 2**q of them for each given node."""
 
-    def link(
-        self, date: int, node: Int[np.ndarray, " n"], mean: Float[np.ndarray, " n"]
-    ) -> Float[np.ndarray, " n"]:
+    def link(self, date: int, node: Int[np.ndarray, " n"], mean: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
         """g_date(node, mean) for date < D; the identity at date 0."""
 
     def value(self, node: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
@@ -95,9 +93,7 @@ def _check_nodes(problem: RNE, date: int, node: Int[np.ndarray, " n"]) -> None:
     if not np.issubdtype(node.dtype, np.integer):
         raise TypeError(f"node must be of an integer dtype, got {node.dtype}")
     if node.size and not (node.min() >= 0 and node.max() < problem.size(date)):
-        raise ValueError(
-            f"node must lie in 0..{problem.size(date) - 1} at date {date}, got {node.min()}..{node.max()}"
-        )
+        raise ValueError(f"node must lie in 0..{problem.size(date) - 1} at date {date}, got {node.min()}..{node.max()}")
 
 
 @dataclass(frozen=True)
@@ -200,9 +196,7 @@ class LatticeBermudan:
         discount = math.exp(-self.rate * self.maturity * date / self.dates)
         return np.asarray(discount * np.maximum(self.strike - self.state(date, node), 0.0))
 
-    def link(
-        self, date: int, node: Int[np.ndarray, " n"], mean: Float[np.ndarray, " n"]
-    ) -> Float[np.ndarray, " n"]:
+    def link(self, date: int, node: Int[np.ndarray, " n"], mean: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
         _check_nodes(self, date, node)
         stops = date > 0 if self.exercise is None else date in self.exercise
         return np.asarray(np.maximum(self.payoff(date, node), mean)) if stops else mean
@@ -296,9 +290,7 @@ class TreeRNE:
         index, law = self._laws[date]
         return index[node], law[node]
 
-    def link(
-        self, date: int, node: Int[np.ndarray, " n"], mean: Float[np.ndarray, " n"]
-    ) -> Float[np.ndarray, " n"]:
+    def link(self, date: int, node: Int[np.ndarray, " n"], mean: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
         _check_nodes(self, date, node)
         g = self.links[date - 1] if date else None
         if g is None:
@@ -310,9 +302,7 @@ class TreeRNE:
         inside = (mean >= 0.0) & (mean <= self.scale)
         bad = inside & ~((linked >= 0.0) & (linked <= self.scale * (1 + 1e-12)))
         if bad.any():
-            raise ValueError(
-                f"links[{date - 1}] must stay inside [0, scale = {self.scale:g}], got {linked[bad][0]:g}"
-            )
+            raise ValueError(f"links[{date - 1}] must stay inside [0, scale = {self.scale:g}], got {linked[bad][0]:g}")
         return linked
 
     def value(self, node: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
@@ -394,9 +384,7 @@ class TwoStageTrial:
         """Worth of the better decision taken now: adopt or reject."""
         return np.asarray(self.patients * np.maximum(self.state(date, node) - self.standard, 0.0))
 
-    def link(
-        self, date: int, node: Int[np.ndarray, " n"], mean: Float[np.ndarray, " n"]
-    ) -> Float[np.ndarray, " n"]:
+    def link(self, date: int, node: Int[np.ndarray, " n"], mean: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
         _check_nodes(self, date, node)
         return np.asarray(np.maximum(self.payoff(date, node), mean - self.cost)) if date else mean
 
