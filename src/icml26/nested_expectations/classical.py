@@ -360,7 +360,7 @@ def mlmc_derandomised(
     """READ with levels in fixed proportions: one estimate out of `samples` outer draws, at a fixed cost.
 
     In a batch of n estimates, ceil(n p_l) get level l = 1, 2, ... while n p_l >= 1 and l <= `top`, the rest level 0: no
-    variance between levels, and the bias of the levels cut off. Ours, after the schedule of arXiv 2602.08120. For D >= 3
+    variance between levels, and the bias of the levels cut off. Ours, after the schedule of arXiv 2602.08120. For D > 2
     the cost is exactly fixed up to 2^17 samples. Errors as in `read`; ValueError for a negative `top`.
     """
     check_r(r)
