@@ -156,7 +156,8 @@ def convert(lines: list[str]) -> list[str]:
             text.at += 1
             block = text.take(lambda row, end=fence[1]: not row.startswith(end))  # type: ignore[misc]
             text.at += 1
-            out += ["::", "", *shift(block, 4), ""]
+            if any(row.strip() for row in block):  # an empty fence shows nothing
+                out += ["::", "", *shift(block, 4), ""]
         elif line.startswith((" ", "|")):
             block = text.take(lambda row, first=line[0]: not row or row.startswith(first))  # type: ignore[misc]
             out += ["::", "", *shift(textwrap.dedent("\n".join(block)).split("\n"), 4), ""]

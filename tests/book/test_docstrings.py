@@ -72,6 +72,8 @@ def test_a_line_without_our_markup_is_shown_as_it_is(line):
 @example("Args:\n    a")
 @example("- a\n\n      b\n\n  c")
 @example("Parameters\n----------\na : b\n\nc")
+@example("```")
+@example("~~~\n\n~~~\na")
 def test_no_docstring_makes_a_warning(text):
     tree(text)
 
