@@ -78,7 +78,8 @@ PAIRS := $(PY) scripts/pairs.py && $(PY) scripts/set_urls.py --check && $(PY) sc
 COMPARE := $(NOTEBOOK_ENV) $(NBVAL) --durations=10 --junitxml=_build/nbval.xml --cov=icml26 --cov-append --cov-report= $(NOTEBOOKS)
 LEDGERS := $(PY) scripts/ledgers.py --check
 BUDGET := $(PY) scripts/budget.py _build/nbval.xml
-COVERAGE := $(PY) -m coverage report --skip-covered --fail-under=90
+# Reported, not enforced: below 90 % a change has to say why.
+COVERAGE := $(PY) -m coverage report --skip-covered; $(PY) -m coverage report --fail-under=90 > _build/coverage.txt || echo "coverage is below 90 %: say why"
 NONE := echo "no notebooks yet"
 
 test: test-env  ## lint, types, tests, pair and URL checks, every notebook re-run and compared, ledgers, coverage
