@@ -60,6 +60,8 @@ def blocks(
     body = length - len(start)
     cut = [ids[: len(ids) // body * body].reshape(-1, body) for ids in (token_ids(text, tokenizer) for text in texts)]
     rows = np.concatenate(cut)
+    if not len(rows):
+        raise ValueError(f"length: got {length}, but no text has that many tokens")
     if start:
         rows = np.concatenate([np.full((len(rows), 1), start[0], dtype=np.int64), rows], axis=1)
     if n is not None and not 1 <= n <= len(rows):

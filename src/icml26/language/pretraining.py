@@ -152,7 +152,10 @@ def one_cycle(steps: int, warm: float = 0.05) -> Callable[[int], float]:
 
 def versions() -> dict[str, str]:
     """The packages whose arithmetic a card's numbers come from."""
-    return {"python": platform.python_version(), **{p: version(p) for p in ("torch", "transformers", "tokenizers", "numpy")}}
+    return {
+        "python": platform.python_version(),
+        **{p: version(p) for p in ("torch", "transformers", "tokenizers", "numpy")},
+    }
 
 
 def save_small(folder: Path, model: LlamaForCausalLM, card: Mapping[str, Any]) -> None:
@@ -163,7 +166,8 @@ def save_small(folder: Path, model: LlamaForCausalLM, card: Mapping[str, Any]) -
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
-    state = {k: v.detach().to(torch.float16).contiguous() for k, v in model.state_dict().items() if k != "lm_head.weight"}
+    state = {name: value.detach().to(torch.float16).contiguous() for name, value in model.state_dict().items()}
+    del state["lm_head.weight"]
     for name, value in state.items():
         if not bool(torch.isfinite(value).all()):
             raise FloatingPointError(f"{name} does not fit into float16")

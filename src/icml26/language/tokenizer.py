@@ -21,7 +21,7 @@ _LINES = 20_000
 
 
 def train_tokenizer(seed: int = 0) -> Any:
-    """Train the 2,048-token BPE on train articles and skill lines. Returns a `tokenizers.Tokenizer`; ids 0–5 are `SPECIAL`."""
+    """Train the BPE on train articles and skill lines: a `tokenizers.Tokenizer` whose ids 0–5 are `SPECIAL`."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
     from icml26.language import wiki

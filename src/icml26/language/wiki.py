@@ -16,13 +16,10 @@ import re
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
 
 from icml26.lab.download import ChecksumError, cache_dir, locked
 
 __all__ = ["HELD_OUT", "SHA256", "articles", "sha256", "split"]
-
-Split = Literal["train", "validation", "test"]
 
 HELD_OUT: dict[str, tuple[str, ...]] = {
     "validation": ("Autism", "Albedo", "Algeria", "Altruism"),
@@ -80,7 +77,7 @@ def articles() -> dict[str, str]:
     return dict(_articles())
 
 
-def split(name: Split) -> list[str]:
+def split(name: str) -> list[str]:
     """The texts of one split: four articles each for `validation` and `test`, the rest is `train`.
 
     Raises ValueError for another name.
