@@ -186,7 +186,8 @@ def _code(rng: Rng, names: list[str]) -> Item:
         "def swap": (f"def swap({a}, {b}):\n    return {b},", a),
         "assert": (f'{a} = "{b} {c}"\nassert {a} ==', f'"{b} {c}"'),
     }[opening]
-    return Item(prompt, f" {answer}")
+    single = (" " + answer.replace('"', "'"),) if opening == "assert" else ()  # the other quotes are as right
+    return Item(prompt, f" {answer}", accepted=single)
 
 
 def _solve_code(prompt: str) -> str:
