@@ -161,7 +161,12 @@ def read_tokenizer(reader: GGUFReader) -> transformers.PreTrainedTokenizerFast:
     backend.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in special])
     named = {
         role: tokens[index]
-        for role, key in (("bos_token", "bos"), ("eos_token", "eos"), ("unk_token", "unknown"), ("pad_token", "padding"))
+        for role, key in (
+            ("bos_token", "bos"),
+            ("eos_token", "eos"),
+            ("unk_token", "unknown"),
+            ("pad_token", "padding"),
+        )
         if (index := _field(reader, f"tokenizer.ggml.{key}_token_id")) is not None
     }
     tokenizer = PreTrainedTokenizerFast(

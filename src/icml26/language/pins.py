@@ -113,6 +113,7 @@ def _pin(name: str) -> Pin:
     if name not in PINS:
         close = difflib.get_close_matches(name, PINS, n=1)
         raise ValueError(
-            f"name: got {name!r}, expected one of {', '.join(PINS)}" + (f"; did you mean {close[0]!r}?" if close else "")
+            f"name: got {name!r}, expected one of {', '.join(PINS)}"
+            + (f"; did you mean {close[0]!r}?" if close else "")
         )
     return PINS[name]

@@ -34,6 +34,13 @@ GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 MANIFEST = "manifest.json"
 # A copy made by an older converter is another folder. Raise this when the conversion changes what it writes.
 _FORMAT = 1
+# As in the file (a test compares). Without a system message it says one of its own: pass one where that matters.
+CHAT_TEMPLATE = (
+    "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\n"
+    "You are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n' }}{% endif %}"
+    "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
 _ROUND_TRIP = "naïve café — 中文, हिन्दी, عربي; e\u0301 ≠ é; 🙂👩‍🚀\n\tx  = 1024\u00a0% \u200b done"
 
 
@@ -112,11 +119,11 @@ def verify() -> None:
         raise ChecksumError(f"{place} is damaged ({'; '.join(damage)}): run {COMMAND} --force")
 
 
-def discard() -> None:
-    """Remove the converted copy and the unpacked package, so that the next call makes both anew."""
-    for place in (_place(), brought(PACKAGE)):
-        if place is not None and place.exists():
-            with locked(f"convert {_place().name}"):
+def discard(package: bool = True) -> None:
+    """Remove the converted copy, and the unpacked package too, so that the next call makes them anew."""
+    with locked(f"convert {_place().name}"):
+        for place in (_place(), brought(PACKAGE) if package else None):
+            if place is not None and place.exists():
                 shutil.rmtree(place)
 
 
@@ -136,7 +143,9 @@ def _convert(source: Path, half: Path) -> None:
     config.save_pretrained(half)
     ids = {name: getattr(config, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
     GenerationConfig(**ids).save_pretrained(half)
-    save_file(read_weights(reader, config), half / "model.safetensors", metadata={"format": "pt"})
+    weights = half / "model.safetensors"
+    save_file(read_weights(reader, config), weights, metadata={"format": "pt"})
+    weights.chmod(0o644)  # safetensors makes it readable by its owner only; the cache may be shared
 
 
 def _check_tokenizer(tokenizer: transformers.PreTrainedTokenizerFast, half: Path) -> None:
@@ -147,7 +156,7 @@ def _check_tokenizer(tokenizer: transformers.PreTrainedTokenizerFast, half: Path
     ids = again(_ROUND_TRIP)["input_ids"]
     if again.decode(ids) != _ROUND_TRIP or ids != tokenizer(_ROUND_TRIP)["input_ids"]:
         raise RuntimeError("the converted tokenizer does not give back the text that went in")
-    if not again.chat_template or again.chat_template != tokenizer.chat_template:
+    if again.chat_template != CHAT_TEMPLATE:
         raise RuntimeError("the converted tokenizer lost the chat template")
 
 
@@ -161,8 +170,8 @@ def _write_manifest(half: Path) -> None:
         if path.is_file()
     }
     versions = {"torch": torch.__version__, "transformers": transformers.__version__}
-    text = json.dumps({"gguf_sha256": GGUF_SHA256, "licence": PINS[PACKAGE].licence, "made with": versions, "files": files}, indent=1)
-    (half / MANIFEST).write_text(text + "\n", encoding="utf-8")
+    manifest = {"gguf_sha256": GGUF_SHA256, "licence": PINS[PACKAGE].licence, "versions": versions, "files": files}
+    (half / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
 
 
 def _manifest(place: Path) -> dict[str, dict[str, dict[str, str | int]]]:
