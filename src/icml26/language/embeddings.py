@@ -60,10 +60,8 @@ def minilm(
         if smoke or package is None:
             model = _random()
         else:
-            # The pooling layer after the last hidden state belongs to another task.
-            model = BertModel.from_pretrained(
-                package / FOLDER, add_pooling_layer=False, dtype=torch.float32, local_files_only=True
-            )
+            model = BertModel.from_pretrained(package / FOLDER, dtype=torch.float32, local_files_only=True)
+            model.pooler = None  # it belongs to another task
     return model.to(where).eval(), tokenizer
 
 
