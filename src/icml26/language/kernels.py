@@ -82,7 +82,9 @@ def masked_kl(
     if scale_t2:
         rows = rows * float(temperature) ** 2
     if weight is None:
-        return rows.mean() if reduction == "mean" else rows.sum() if reduction == "sum" else rows
+        if reduction == "none":
+            return rows
+        return rows.sum() / max(1, rows.numel()) if reduction == "mean" else rows.sum()
     rows = rows * weight
     if reduction == "none":
         return rows
