@@ -176,11 +176,10 @@ def _continue(
     there = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in rows], device=model.device)
     pick = _Pick(warpers, draws, shown)
     end = _End(tok, longest, ends, stops)
-    settings = GenerationConfig(
-        max_new_tokens=max_new_tokens, do_sample=False, num_beams=1, use_cache=True, pad_token_id=pad
-    )
+    config: Any = GenerationConfig
+    settings = config(max_new_tokens=max_new_tokens, do_sample=False, num_beams=1, use_cache=True, pad_token_id=pad)
     own = model.generation_config
-    model.generation_config = GenerationConfig(pad_token_id=pad)  # its defaults would fill what ours leaves open
+    model.generation_config = config(pad_token_id=pad)  # its defaults would fill what ours leaves open
     try:
         with torch.no_grad():
             model.generate(
@@ -333,14 +332,16 @@ def _check_options(
         raise ValueError(f"stop: got {stops}, expected texts of at least one character")
 
 
+_FOLLOWS = {None: ("system", "user"), "system": ("user",), "user": ("assistant",), "assistant": ("user",)}
+
+
 def _checked(tok: Any, messages: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
     if isinstance(messages, str | Mapping) or not len(messages):
         raise ValueError(f"messages: got {messages!r}, expected a list of at least one message")
     talk: list[dict[str, str]] = []
     for i, message in enumerate(messages):
         before = talk[-1]["role"] if talk else None
-        allowed = {None: ("system", "user"), "system": ("user",), "user": ("assistant",), "assistant": ("user",)}[before]
-        talk.append(_message(tok, message, f"message {i}", allowed))
+        talk.append(_message(tok, message, f"message {i}", _FOLLOWS[before]))
     if talk[-1]["role"] != "user":
         raise ValueError(f"messages: the last one is of the {talk[-1]['role']}, expected the user's, to be answered")
     return talk

@@ -128,7 +128,7 @@ def own_weights(model: M) -> M:
             continue
         if storage._cdata not in moved:
             moved[storage._cdata] = torch.empty(0, dtype=torch.uint8, device=tensor.device)
-            moved[storage._cdata].set_(storage.clone())
+            moved[storage._cdata].set_(storage.clone())  # type: ignore[no-untyped-call]
         fresh = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
         home = moved[storage._cdata].untyped_storage()
         tensor.data = fresh.set_(home, tensor.storage_offset(), tensor.shape, tensor.stride())
@@ -269,9 +269,7 @@ class _TensorState:
             values = alias.clone()
         gradient = None if tensor.grad is None else _TensorState.of(f"{name}.grad", tensor.grad, save=True)
         hooks = {key: copy.copy(getattr(tensor, key, None)) for key in _TENSOR_HOOKS} if tensor.is_leaf else {}
-        return _TensorState(
-            name, tensor, alias, values, _version(tensor), lazy, tensor.requires_grad, gradient, hooks
-        )
+        return _TensorState(name, tensor, alias, values, _version(tensor), lazy, tensor.requires_grad, gradient, hooks)
 
     def restore(self) -> bool:
         """Whether the tensor is what it was now."""
@@ -284,7 +282,7 @@ class _TensorState:
         if tensor.requires_grad != self.requires_grad:
             tensor.requires_grad_(self.requires_grad)
         if self.values is not None:
-            untouched = torch._C._is_cow_tensor(self.alias) if self.lazy else torch.equal(self.alias, self.values)
+            untouched = _shares_memory(self.alias) if self.lazy else torch.equal(self.alias, self.values)
             if not untouched:
                 with torch.no_grad():
                     self.alias.copy_(self.values)
@@ -327,6 +325,11 @@ def _lazy(tensor: Tensor) -> Tensor | None:
         return None
 
 
+def _shares_memory(tensor: Tensor) -> bool:
+    """Whether nobody has written to the tensor since it was lazily copied."""
+    return bool(torch._C._is_cow_tensor(tensor))  # type: ignore[attr-defined]
+
+
 def _named_tensors(modules: dict[str, nn.Module]) -> dict[str, Tensor]:
     """Parameters, buffers and tensors that are plain attributes of modules, each object once, by its first name."""
     found: dict[str, Tensor] = {}
@@ -348,7 +351,9 @@ def _chosen(tensors: dict[str, Tensor], weights: bool | Iterable[str]) -> set[st
     for beginning in beginnings:
         fitting = {name for name in tensors if name == beginning or name.startswith(beginning + ".")}
         if not fitting:
-            raise ValueError(f"weights: {beginning!r} fits no tensor, expected names such as {next(iter(tensors), '')!r}")
+            raise ValueError(
+                f"weights: {beginning!r} fits no tensor, expected names such as {next(iter(tensors), '')!r}"
+            )
         chosen |= fitting
     return chosen
 

@@ -111,7 +111,9 @@ def _validate(
     if teacher.shape != student.shape:
         raise ValueError(f"teacher: got shape {tuple(teacher.shape)}, expected the student's {tuple(student.shape)}")
     if mask is not None and mask.shape != student.shape[:-1]:
-        raise ValueError(f"mask: got shape {tuple(mask.shape)}, expected one weight per row {tuple(student.shape[:-1])}")
+        raise ValueError(
+            f"mask: got shape {tuple(mask.shape)}, expected one weight per row {tuple(student.shape[:-1])}"
+        )
     if mask is not None and mask.is_complex():
         raise ValueError(f"mask: got dtype {mask.dtype}, expected booleans, integers or floats")
     if columns is not None and (columns.dtype != torch.bool or columns.shape != student.shape[-1:]):
@@ -250,7 +252,7 @@ class _Chunks:
             chosen = torch.arange(count, device=student.device)
         else:
             chosen = (weight.reshape(-1) > 0).nonzero().squeeze(1)
-        self.indices = chosen.split(max(1, _CHUNK // vocab)) if len(chosen) else ()
+        self.indices = torch.split(chosen, max(1, _CHUNK // vocab)) if len(chosen) else ()
 
     def logs(self, at: Tensor) -> tuple[Tensor, Tensor]:
         place = torch.unravel_index(at, self.shape) if self.shape else ()
