@@ -259,7 +259,7 @@ def rows(kind: str, split: str, n: int, seed: int = 0, start: int = 0) -> list[R
     if split not in SPLITS or kind not in SPLITS[split]:
         fitting = [name for name, kinds in SPLITS.items() if kind in kinds]
         raise ValueError(f"split: got {split!r} for {kind!r}, expected one of {', '.join(fitting)}")
-    salt = [KINDS.index(kind), list(SPLITS).index(split)]
+    salt = (KINDS.index(kind), list(SPLITS).index(split))
     return [_draw(kind, split, np.random.default_rng([seed, *salt, index])) for index in range(start, start + n)]
 
 
