@@ -55,7 +55,21 @@ def main(arguments: list[str] | None = None) -> int:
         seed=parsed.seed,
         desc="nano",
     )
-    print(f"{history.steps} steps, {history.seconds_per_step:.3f} s each, loss {history.losses[-100:].mean():.3f}")
+    pretraining.save_small(parsed.out, model, {})  # what is measured below is what is committed: float16 weights
+    kept, tokenizer = nano_from(parsed.out)
+    facts = pretraining.card(
+        pretraining.NANO,
+        kept,
+        history,
+        seed=parsed.seed,
+        learning_rate=LEARNING_RATE,
+        mixture={"rows": 8, "length": 128, "skill_share": 0.6},
+        wikipedia_sha256=wiki.SHA256,
+        tokenizer_sha256=sha256_of(file),
+        **measured(kept, tokenizer),
+    )
+    pretraining.save_small(parsed.out, model, facts)
+    print(json.dumps({key: facts[key] for key in ("skills", "wikipedia")}, indent=2))
     return 0
 
 

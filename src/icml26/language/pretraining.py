@@ -24,15 +24,18 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from icml26 import lab
-from icml26.language.blocks import token_ids
-from icml26.language.small_skills import training_line
+from icml26.language import wiki
+from icml26.language.blocks import block_bytes, blocks, token_ids
+from icml26.language.evaluation import evaluate
+from icml26.language.perplexity import perplexity
+from icml26.language.small_skills import SKILLS, training_line
 
 if TYPE_CHECKING:
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase
 
     from icml26.lab.train import History
 
-__all__ = ["NANO", "PICO", "Mixture", "Shape", "answer_loss", "card", "one_cycle", "save_small"]
+__all__ = ["NANO", "PICO", "Mixture", "Shape", "answer_loss", "card", "nano_measures", "one_cycle", "save_small"]
 
 IGNORED = -100
 FIRST = 20  # losses that a card keeps, and that a test runs again
@@ -173,6 +176,34 @@ def card(shape: Shape, model: LlamaForCausalLM, history: History, **facts: Any) 
         "machine": lab.tables.machine(),
         "date": date.today().isoformat(),
         **facts,
+    }
+
+
+def nano_measures(
+    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase, n: int = 200, blocks_of: int | None = None
+) -> dict[str, Any]:
+    """What nano's card says of its abilities: exact answers on `n` held-out questions a skill, and Wikipedia's test articles.
+
+    blocks_of : how many blocks of 256 tokens of each split; None reads all.
+    """
+    scores = {name: evaluate(model, tokenizer, skill, n=n, mode="exact") for name, skill in SKILLS.items()}
+    text = {}
+    for name in ("validation", "test"):
+        rows = blocks(wiki.split(name), tokenizer, model.config.max_position_embeddings, n=blocks_of)
+        text[name] = perplexity(model, rows, batch_size=4, n_bytes=int(block_bytes(rows, tokenizer).sum()))
+    return {
+        "skills": {
+            name: {"exact": round(score.mean, 4), "interval": [round(end, 4) for end in score.interval], "n": n}
+            for name, score in scores.items()
+        },
+        "wikipedia": {
+            name: {
+                "perplexity": round(found.ppl, 3),
+                "bits_per_byte": round(found.bits_per_byte or math.nan, 4),
+                "tokens": int(found.tokens.sum()),
+            }
+            for name, found in text.items()
+        },
     }
 
 
