@@ -257,8 +257,9 @@ def _from_hub(hub_id: str, revision: str | None, dtype: torch.dtype) -> tuple[An
     # SmolLM2's configuration names the class of GPT-2, which would not split digits; its tokenizer.json does.
     tokenizer_class = PreTrainedTokenizerFast if hub_id == SMOLLM2_HUB else AutoTokenizer
     try:
-        tokenizer = tokenizer_class.from_pretrained(hub_id, **options)
+        # The model first: a missing tokenizer is reported as if a package were missing.
         model = AutoModelForCausalLM.from_pretrained(hub_id, dtype=dtype, use_safetensors=True, **options)
+        tokenizer = tokenizer_class.from_pretrained(hub_id, **options)
     except OSError as error:
         at = f"@{revision}" if revision else ""
         raise NotFetchedError(
@@ -271,7 +272,7 @@ def _from_hub(hub_id: str, revision: str | None, dtype: torch.dtype) -> tuple[An
 
 def assets_folder(name: str) -> Path:
     """Where the package keeps a committed small model."""
-    return Path(str(resources.files("icml26.language").joinpath("assets", name)))
+    return Path(str(resources.files("icml26.language") / "assets" / name))
 
 
 def _from_assets(name: str, dtype: torch.dtype) -> tuple[Any, Any]:
