@@ -282,8 +282,8 @@ class _TensorState:
         if tensor.requires_grad != self.requires_grad:
             tensor.requires_grad_(self.requires_grad)
         if self.values is not None:
-            untouched = _shares_memory(self.alias) if self.lazy else torch.equal(self.alias, self.values)
-            if not untouched:
+            same = _shares_memory if self.lazy else torch.equal
+            if not same(self.alias, self.values):
                 with torch.no_grad():
                     self.alias.copy_(self.values)
         for key, content in self.hooks.items():
@@ -317,7 +317,7 @@ def _layout(tensor: Tensor) -> tuple[Any, ...]:
 
 def _lazy(tensor: Tensor) -> Tensor | None:
     """A copy that shares memory until either is written to, or None where torch cannot make one."""
-    if tensor.is_meta or not hasattr(torch, "_lazy_clone") or not hasattr(torch._C, "_is_cow_tensor"):
+    if tensor.is_meta or not hasattr(torch, "_lazy_clone") or not hasattr(torch._C, "_data_address"):
         return None
     try:
         return torch._lazy_clone(tensor)  # type: ignore[no-any-return, attr-defined, unused-ignore]
@@ -325,9 +325,9 @@ def _lazy(tensor: Tensor) -> Tensor | None:
         return None
 
 
-def _shares_memory(tensor: Tensor) -> bool:
-    """Whether nobody has written to the tensor since it was lazily copied."""
-    return bool(torch._C._is_cow_tensor(tensor))  # type: ignore[attr-defined]
+def _shares_memory(a: Tensor, b: Tensor) -> bool:
+    """Whether a tensor and its lazy copy still look at the same bytes: nobody has written to either."""
+    return bool(torch._C._data_address(a) == torch._C._data_address(b))  # type: ignore[attr-defined]
 
 
 def _named_tensors(modules: dict[str, nn.Module]) -> dict[str, Tensor]:
