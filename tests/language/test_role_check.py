@@ -45,7 +45,7 @@ def test_answers_of_other_personas_score_little(asked):
 
 def test_the_same_tone_in_another_occupation_loses_the_stance(asked):
     scores = []
-    for row in asked:
+    for row in asked[:60]:
         persona = persona_of(row)
         for job in OCCUPATIONS:
             style = style_judge(persona, row.topic, roles.opinion(Persona(persona.tone, job, "forty", ""), row.topic))
