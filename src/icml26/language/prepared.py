@@ -1,0 +1,200 @@
+"""Items as padded tensors, made once and used for every intervention.
+
+A candidate is one text whose likelihood is wanted after a prompt: a right answer, or one of the choices. Candidates
+that read the same tokens share a row (" is" and " are" after the same prompt are two columns of the same logits).
+Rows are sorted by length, so that a batch holds little padding; the order depends on the items, tokenizer, mode and
+batch size alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from icml26.language.skills import MODES, Item
+
+__all__ = ["Batch", "Prepared", "encode", "prepare"]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows for one forward pass, padded on the left, and the candidates read off them.
+
+    input_ids, attention_mask, position_ids : what the model reads: prompt and answer without its last token.
+    targets, counted : of each candidate its tokens, right-aligned to the longest answer, and which are its own.
+    row : the row that each candidate reads. candidates : their places in the order of `Prepared.owner`.
+    copy : which copy (intervention) each row belongs to; zeros unless repeated.
+    """
+
+    input_ids: Int[Tensor, "rows t"]
+    attention_mask: Int[Tensor, "rows t"]
+    position_ids: Int[Tensor, "rows t"]
+    targets: Int[Tensor, "c k"]
+    counted: Bool[Tensor, "c k"]
+    row: Int[Tensor, "c"]
+    candidates: Int[Tensor, "c"]
+    copy: Int[Tensor, "rows"]
+
+    def to(self, device: torch.device | str) -> Batch:
+        return replace(self, **{f.name: getattr(self, f.name).to(device) for f in fields(self)})
+
+    def repeat(self, copies: int) -> Batch:
+        """All rows `copies` times, copy after copy; the candidates likewise."""
+        if copies == 1:
+            return self
+        rows = len(self.input_ids)
+        shift = torch.arange(copies, device=self.row.device)
+        return Batch(
+            self.input_ids.repeat(copies, 1),
+            self.attention_mask.repeat(copies, 1),
+            self.position_ids.repeat(copies, 1),
+            self.targets.repeat(copies, 1),
+            self.counted.repeat(copies, 1),
+            (self.row + rows * shift[:, None]).flatten(),
+            self.candidates.repeat(copies),
+            shift.repeat_interleave(rows),
+        )
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Batches, and what connects their candidates to the items.
+
+    owner : the item of each candidate. right : whether the candidate is a right answer (else a wrong choice).
+    tokens : its length. answers : of each item, the candidate that is `item.answer`. longest : tokens of the longest
+    prompt with its answer.
+    """
+
+    items: tuple[Item, ...]
+    batches: tuple[Batch, ...]
+    owner: Int[np.ndarray, "c"]
+    right: Bool[np.ndarray, "c"]
+    tokens: Int[np.ndarray, "c"]
+    answers: Int[np.ndarray, "n"]
+    longest: int
+
+    @property
+    def candidates(self) -> int:
+        return len(self.owner)
+
+    @property
+    def columns(self) -> int:
+        """Tokens that one pass reads, padding included."""
+        return sum(batch.input_ids.numel() for batch in self.batches)
+
+    def to(self, device: torch.device | str) -> Prepared:
+        """On another device, so that repeated use moves nothing."""
+        return replace(self, batches=tuple(batch.to(device) for batch in self.batches))
+
+
+def prepare(tok: Any, items: Sequence[Item], mode: str = "exact", batch_size: int = 32) -> Prepared:
+    """Tokenise and pad items for `measure`.
+
+    mode : "exact" and "first" look at all right answers, "logprob" at `answer` alone, "choice" at the choices.
+    batch_size : rows of one batch before it is repeated for several interventions.
+    """
+    if mode not in MODES:
+        raise ValueError(f"mode: got {mode!r}, expected one of {list(MODES)}")
+    if batch_size < 1:
+        raise ValueError(f"batch_size: got {batch_size}, expected at least 1")
+    if not items:
+        raise ValueError("items: got none, expected at least one")
+    if tok.padding_side != "left":
+        raise ValueError(f"tok: its padding_side is {tok.padding_side!r}, expected 'left'")
+    if tok.pad_token_id is None:
+        raise ValueError("tok: has no padding token, expected one (the end-of-text token will do)")
+    texts, owner, right = _candidates(items, mode)
+    sequences = encode(tok, [items[i].prompt for i in owner], texts)
+    rows: dict[tuple[int, ...], list[int]] = {}
+    for candidate, (prompt, answer) in enumerate(sequences):
+        rows.setdefault((*prompt, *answer[:-1]), []).append(candidate)
+    order = sorted(rows, key=len)  # stable: rows of equal length keep the order of the items
+    batches = [
+        _batch([(key, rows[key]) for key in order[at : at + batch_size]], sequences, int(tok.pad_token_id))
+        for at in range(0, len(order), batch_size)
+    ]
+    owners = np.array(owner, dtype=np.int64)
+    return Prepared(
+        tuple(items),
+        tuple(batches),
+        owners,
+        np.array(right, dtype=np.bool_),
+        np.array([len(answer) for _, answer in sequences], dtype=np.int64),
+        np.unique(owners, return_index=True)[1].astype(np.int64),  # the answer comes first among an item's candidates
+        max(len(prompt) + len(answer) for prompt, answer in sequences),
+    )
+
+
+def encode(tok: Any, prompts: Sequence[str], answers: Sequence[str]) -> list[tuple[list[int], list[int]]]:
+    """Tokens of each prompt and of the answer that follows it, cut where the text is cut.
+
+    The whole text is tokenised at once, as a model meets it. A tokenizer that merges over the border would make the
+    prompt end inside of a token: such a pair raises ValueError.
+    """
+    alone = tok(list(prompts))["input_ids"]
+    whole = tok([prompt + answer for prompt, answer in zip(prompts, answers, strict=True)])["input_ids"]
+    pairs = []
+    for prompt, answer, short, long in zip(prompts, answers, alone, whole, strict=True):
+        if len(short) == 0:
+            raise ValueError(f"prompt: {prompt!r} has no tokens, expected at least one")
+        if list(long[: len(short)]) != list(short) or len(long) == len(short):
+            raise ValueError(
+                f"answer: the tokens of {prompt!r} are no beginning of those of {prompt + answer!r}; expected a border "
+                "between prompt and answer that the tokenizer keeps (white space belongs to the answer)"
+            )
+        pairs.append((list(short), list(long[len(short) :])))
+    return pairs
+
+
+def _candidates(items: Sequence[Item], mode: str) -> tuple[list[str], list[int], list[bool]]:
+    texts: list[str] = []
+    owner: list[int] = []
+    right: list[bool] = []
+    for i, item in enumerate(items):
+        mine = [(item.answer, True)]
+        if mode in ("exact", "first"):
+            mine += [(text, True) for text in item.accepted]
+        if mode == "choice":
+            if not item.choices:
+                raise ValueError(f"items: {item.prompt!r} has no choices, which mode 'choice' needs")
+            mine += [(text, False) for text in item.choices if text != item.answer]
+        for text, good in mine:
+            texts.append(text)
+            owner.append(i)
+            right.append(good)
+    return texts, owner, right
+
+
+def _batch(
+    rows: Sequence[tuple[tuple[int, ...], list[int]]], sequences: Sequence[tuple[list[int], list[int]]], pad: int
+) -> Batch:
+    members = [(at, candidate) for at, (_, owned) in enumerate(rows) for candidate in owned]
+    width = max(len(key) for key, _ in rows)
+    k = max(len(sequences[candidate][1]) for _, candidate in members)
+    ids = torch.full((len(rows), width), pad, dtype=torch.int64)
+    mask = torch.zeros((len(rows), width), dtype=torch.int64)
+    for at, (key, _) in enumerate(rows):
+        ids[at, width - len(key) :] = torch.tensor(key)
+        mask[at, width - len(key) :] = 1
+    targets = torch.zeros((len(members), k), dtype=torch.int64)
+    counted = torch.zeros((len(members), k), dtype=torch.bool)
+    for at, (_, candidate) in enumerate(members):
+        answer = sequences[candidate][1]
+        targets[at, k - len(answer) :] = torch.tensor(answer)
+        counted[at, k - len(answer) :] = True
+    return Batch(
+        ids,
+        mask,
+        (mask.cumsum(dim=1) - 1).clamp(min=0),
+        targets,
+        counted,
+        torch.tensor([at for at, _ in members], dtype=torch.int64),
+        torch.tensor([candidate for _, candidate in members], dtype=torch.int64),
+        torch.zeros(len(rows), dtype=torch.int64),
+    )
