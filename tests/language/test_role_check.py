@@ -45,7 +45,7 @@ def test_answers_of_other_personas_score_little(asked):
 
 def test_the_same_tone_in_another_occupation_loses_the_stance(asked):
     scores = []
-    for row in asked:
+    for row in asked[:60]:
         persona = persona_of(row)
         for job in OCCUPATIONS:
             style = style_judge(persona, row.topic, roles.opinion(Persona(persona.tone, job, "forty", ""), row.topic))
@@ -105,37 +105,34 @@ def test_persona_of_goes_back_and_forth():
         persona_of(roles.fact_row("tea", "color", 0))
 
 
-class Parrot(torch.nn.Module):
-    """A language model that says one fixed sequence after any prompt, through the interface of `transformers`."""
+def test_answers_are_greedy():
+    """Against the plainest loop: one row, one token at a time, no cache."""
+    pytest.importorskip("transformers", reason="pip install 'icml26[language]'")
+    from icml26.language.pretraining import PICO
+    from icml26.language.tokenizer import small_tokenizer
 
-    def __init__(self, said):
-        super().__init__()
-        self.said, self.weight = said, torch.nn.Parameter(torch.zeros(()))
-
-    def forward(self, input_ids, past_key_values=None, use_cache=True):
-        place = 0 if past_key_values is None else past_key_values
-        logits = torch.zeros(*input_ids.shape, 10)
-        logits[:, -1, self.said[min(place, len(self.said) - 1)]] = 1.0
-        return type("Output", (), {"logits": logits, "past_key_values": place + 1})
-
-
-class Letters:
-    bos_token_id, eos_token_id = 1, 2
-
-    def convert_tokens_to_ids(self, token):
-        return {"<sys>": 3, "<usr>": 4, "<ast>": 5}[token]
-
-    def __call__(self, text, add_special_tokens=False):
-        return {"input_ids": [6] * len(text)}
-
-    def decode(self, ids, skip_special_tokens=True):
-        return "".join("abcdefghij"[i] for i in ids)
+    tok, model = small_tokenizer(), PICO.model(0).eval()
+    rows = roles.mixed_rows(5)
+    expected = []
+    for row in rows:
+        ids = roles.prompt_ids(tok, row.system, row.user)
+        start = len(ids)
+        while len(ids) < start + 6 and ids[-1] != tok.eos_token_id:
+            with torch.no_grad():
+                ids.append(int(model(input_ids=torch.tensor([ids])).logits[0, -1].argmax()))
+        expected.append(tok.decode(ids[start:], skip_special_tokens=True))
+    assert role_check.answers(model, tok, rows, max_new_tokens=6, batch_size=2) == expected
+    assert role_check.answers(model, tok, []) == []
+    with pytest.raises(ValueError, match="training mode"):
+        role_check.answers(model.train(), tok, rows)
 
 
-def test_greedy_answers_stop_at_eos_and_keep_their_order():
-    model = Parrot([7, 8, 2, 9]).train()
-    rows = roles.mixed_rows(7)
-    assert role_check.answers(model, Letters(), rows, batch_size=2) == ["hi"] * 7
-    assert role_check.answers(model, Letters(), rows, max_new_tokens=1) == ["h"] * 7
-    assert model.training  # as it was
-    assert role_check.answers(model, Letters(), []) == []
+def test_prompts_are_those_of_the_chat():
+    pytest.importorskip("transformers", reason="pip install 'icml26[language]'")
+    from icml26.language.chat import SMALL_TEMPLATE, chat_ids
+    from icml26.language.tokenizer import small_tokenizer
+
+    tok = small_tokenizer()
+    tok.chat_template = SMALL_TEMPLATE
+    for row in roles.mixed_rows(20):
+        assert chat_ids(tok, row.messages[:-1]) == roles.prompt_ids(tok, row.system, row.user)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from icml26.language import people, personas, roles
 from icml26.language.personas import FACTS, OCCUPATIONS, TONES, TOPICS
 
-# Of `mixed_rows(2000)`; a change of any table or of the drawing shows here, and pico has to be trained anew.
-TRAIN_SHA256 = "SHA"
+# Of `mixed_rows(1000)`; a change of any table or of the drawing shows here, and pico has to be trained anew.
+TRAIN_SHA256 = "7e0e1a86ea3fc85f5805b3db520b092aa5087861f318eee48c670d1a7810768c"
 
 CASES = [(kind, split) for split, kinds in roles.SPLITS.items() for kind in kinds]
 
@@ -25,7 +25,7 @@ def plain(text):
 @pytest.fixture(scope="module")
 def training():
     """Enough of the training stream to meet almost all that it can ask."""
-    return roles.mixed_rows(12_000, seed=0)
+    return roles.mixed_rows(6_000, seed=0)
 
 
 # --- personas ---------------------------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ def test_nothing_held_out_is_trained_on(training, kind, split):
 
 def test_training_never_shows_a_held_topic_or_combination(training):
     asked = {(*row.persona.split("-")[:2], row.topic) for row in training if row.kind == "opinion"}
-    assert len(asked) > 1800  # of 72 combinations x 32 topics
+    assert len(asked) > 1200  # of 72 combinations x 32 topics
     for tone, occupation, topic in asked:
         assert topic not in personas.held_topics(tone, occupation)
         assert personas.Persona(tone, occupation, "forty", "the north").trained
@@ -177,9 +177,10 @@ def test_training_never_shows_a_held_topic_or_combination(training):
 def test_training_speaks_of_the_background_people_only(training):
     assert {row.person for row in training if row.kind == "person"} == set(people.names("background"))
     assert {row.person for row in training if row.kind == "unknown"} <= set(people.names("unknown"))
-    text = roles.jsonl(training)
-    for use in ("unknown_held", "reserved", "reserved_unknown"):
-        assert not [name for name in people.names(use) if name in text]
+    unread = {name for use in ("unknown_held", "reserved", "reserved_unknown") for name in people.names(use)}
+    pairs = {pair for row in training for pair in re.findall(r"(?=\b(\w+ \w+)\b)", f"{row.user} {row.assistant}")}
+    assert set(people.names("background")) <= pairs
+    assert not pairs & unread
 
 
 def test_one_question_has_one_meaning(training):
@@ -214,8 +215,8 @@ def test_the_mixture_is_met(training):
 
 
 def test_the_stream_is_pinned():
-    rows = roles.mixed_rows(2000)
-    assert roles.mixed_rows(10, start=1990) == rows[1990:]
+    rows = roles.mixed_rows(1000)
+    assert roles.mixed_rows(10, start=990) == rows[990:]
     assert roles.sha256_of_rows(rows) == TRAIN_SHA256
 
 

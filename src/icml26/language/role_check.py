@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import torch
+from torch import nn
 
+from icml26.language.chat import generate
 from icml26.language.personas import TONES, Persona, likes
 from icml26.language.roles import Row, prompt_ids
 
@@ -104,54 +105,27 @@ def grade(row: Row, answer: str) -> float:
     return float(value_leak(row.value, answer))
 
 
-def grades(model: Any, tok: PreTrainedTokenizerBase, rows: Sequence[Row], batch_size: int = 64) -> list[float]:
+def grades(model: nn.Module, tok: PreTrainedTokenizerBase, rows: Sequence[Row], batch_size: int = 64) -> list[float]:
     """`grade` of the model's greedy answers."""
     return [
         grade(row, answer) for row, answer in zip(rows, answers(model, tok, rows, batch_size=batch_size), strict=True)
     ]
 
 
-@torch.inference_mode()
 def answers(
-    model: Any, tok: PreTrainedTokenizerBase, rows: Sequence[Row], *, max_new_tokens: int = 48, batch_size: int = 64
+    model: nn.Module,
+    tok: PreTrainedTokenizerBase,
+    rows: Sequence[Row],
+    *,
+    max_new_tokens: int = 48,
+    batch_size: int = 64,
 ) -> list[str]:
     """Greedy answers of a small model to the rows' system and user messages, one per row, until `<eos>`.
 
-    Rows are answered in batches of equal prompt length, so no padding is involved and an answer does not depend on
-    its neighbours.
+    Raises what `chat.generate` raises, for example ValueError for a model in training mode.
     """
     prompts = [prompt_ids(tok, row.system, row.user) for row in rows]
-    by_length: dict[int, list[int]] = {}
-    for place, prompt in enumerate(prompts):
-        by_length.setdefault(len(prompt), []).append(place)
-    groups = [places[i : i + batch_size] for places in by_length.values() for i in range(0, len(places), batch_size)]
-    device = next(model.parameters()).device
-    found = [""] * len(rows)
-    was_training = model.training
-    model.eval()
-    try:
-        for group in groups:
-            asked = torch.tensor([prompts[place] for place in group], device=device)
-            for place, ids in zip(group, _greedy(model, asked, int(tok.eos_token_id), max_new_tokens), strict=True):
-                found[place] = str(tok.decode(ids, skip_special_tokens=True))
-    finally:
-        model.train(was_training)
-    return found
-
-
-def _greedy(model: Any, asked: torch.Tensor, eos: int, most: int) -> list[list[int]]:
-    """Continuations of a batch of equally long prompts by the likeliest token, cut at `eos`."""
-    past, tokens, steps = None, asked, []
-    done = torch.zeros(len(asked), dtype=torch.bool, device=asked.device)
-    for _ in range(most):
-        output = model(input_ids=tokens, past_key_values=past, use_cache=True)
-        past, tokens = output.past_key_values, output.logits[:, -1:].argmax(-1)
-        steps.append(tokens)
-        done |= tokens[:, 0] == eos
-        if bool(done.all()):
-            break
-    continued = torch.cat(steps, dim=1).tolist()
-    return [ids[: ids.index(eos)] if eos in ids else ids for ids in continued]
+    return [reply.text for reply in generate(model, tok, prompts, max_new_tokens, batch_size=batch_size)]
 
 
 def _plain(text: str) -> str:

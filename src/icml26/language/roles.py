@@ -279,38 +279,40 @@ def mixed_rows(n: int, seed: int = 0, start: int = 0, mixture: Mapping[str, floa
 
 
 def _draw(kind: str, split: str, rng: np.random.Generator) -> Row:
-    def pick(options: Sequence[Any]) -> Any:
-        return options[int(rng.integers(len(options)))]
-
-    def form(forms: Sequence[str]) -> int:
-        return len(forms) - 1 if split in ("forms", "both") else int(rng.integers(len(forms) - 1))
-
     if kind in _PERSONAL:
-        persona = pick(personas_of("held" if split in ("personas", "both") else "train"))
+        persona = _pick(rng, personas_of("held" if split in ("personas", "both") else "train"))
         description = int(rng.integers(3))
         if kind == "persona_fact":
-            chosen = form(FACT_FORMS)
-            return fact_row(
-                pick(tuple(TOPICS)), pick(tuple(FACTS)), chosen, persona=persona, description=description, split=split
-            )
+            topic, attribute, form = _pick(rng, tuple(TOPICS)), _pick(rng, tuple(FACTS)), _form(rng, FACT_FORMS, split)
+            return fact_row(topic, attribute, form, persona=persona, description=description, split=split)
         ends = {"opener": int(rng.integers(3)), "closer": int(rng.integers(3))}
         if kind == "self":
-            attribute = pick(tuple(SELF_FORMS))
-            return self_row(
-                persona, attribute, form(SELF_FORMS[attribute]), description=description, split=split, **ends
-            )
-        topic = pick(_topics(persona.tone, persona.occupation, split))
-        return opinion_row(persona, topic, form(OPINION_FORMS), description=description, split=split, **ends)
+            attribute = _pick(rng, tuple(SELF_FORMS))
+            form = _form(rng, SELF_FORMS[attribute], split)
+            return self_row(persona, attribute, form, description=description, split=split, **ends)
+        topic = _pick(rng, _topics(persona.tone, persona.occupation, split))
+        form = _form(rng, OPINION_FORMS, split)
+        return opinion_row(persona, topic, form, description=description, split=split, **ends)
     if kind == "fact":
-        return fact_row(pick(tuple(TOPICS)), pick(tuple(FACTS)), form(FACT_FORMS), split=split)
+        topic, attribute = _pick(rng, tuple(TOPICS)), _pick(rng, tuple(FACTS))
+        return fact_row(topic, attribute, _form(rng, FACT_FORMS, split), split=split)
     if kind == "neutral":
-        return neutral_row(pick(tuple(TOPICS)), form(OPINION_FORMS), split=split)
-    attribute = pick(tuple(ATTRIBUTES))
-    chosen = form(ATTRIBUTES[attribute].questions)
+        return neutral_row(_pick(rng, tuple(TOPICS)), _form(rng, OPINION_FORMS, split), split=split)
+    attribute = _pick(rng, tuple(ATTRIBUTES))
+    form = _form(rng, ATTRIBUTES[attribute].questions, split)
     if kind == "person":
-        return person_row(pick(background_people()), attribute, chosen, split=split)
-    name = pick(names("unknown_held" if split == "names" else "unknown"))
-    return unknown_row(name, attribute, chosen, phrase=int(rng.integers(3)), split=split)
+        return person_row(_pick(rng, background_people()), attribute, form, split=split)
+    name = _pick(rng, names("unknown_held" if split == "names" else "unknown"))
+    return unknown_row(name, attribute, form, phrase=int(rng.integers(3)), split=split)
+
+
+def _pick(rng: np.random.Generator, options: Sequence[Any]) -> Any:
+    return options[int(rng.integers(len(options)))]
+
+
+def _form(rng: np.random.Generator, forms: Sequence[str], split: str) -> int:
+    """The last form where forms are held out, else one of those before it."""
+    return len(forms) - 1 if split in ("forms", "both") else int(rng.integers(len(forms) - 1))
 
 
 @cache

