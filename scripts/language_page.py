@@ -170,27 +170,26 @@ def _table(rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def _card(name: str, card: dict[str, Any]) -> str:
-    shape, run = card["shape"], card
+    shape = card["shape"]
     versions = ", ".join(f"{package} {version}" for package, version in card["versions"].items())
     lines = [
         f"### {name}",
         "",
-        f"{shape['layers']} layers, width {shape['hidden']}, feed-forward {shape['d_ff']}, {shape['heads']} heads a layer,",
-        f"{shape['vocabulary']:,} tokens, {shape['positions']} positions; {card['parameters']:,} parameters,",
-        f"{card['parameters_without_embeddings']:,} without the (tied) embedding. {run['steps']:,} steps with seed",
-        f"{run['seed']}, {run['seconds'] / 60:.0f} minutes on one core, {run['date']}; {versions}.",
+        f"{shape['layers']} layers, width {shape['hidden']}, feed-forward {shape['d_ff']},",
+        f"{shape['heads']} heads a layer, {shape['vocabulary']:,} tokens, {shape['positions']} positions;",
+        f"{card['parameters']:,} parameters, {card['parameters_without_embeddings']:,} without the (tied) embedding.",
+        f"{card['steps']:,} steps with seed {card['seed']}, {card['seconds'] / 60:.0f} minutes on one core,",
+        f"{card['date']}; {versions}.",
         "",
     ]
+    test = card["wikipedia"]["test"] if "test" in card["wikipedia"] else card["wikipedia"]
     if "skills" in card:
         reached = sum(found["exact"] >= 0.95 for found in card["skills"].values())
-        test = card["wikipedia"]["test"]
         lines += [
-            f"{reached} of {len(card['skills'])} skills reach 0.95 on held-out questions; perplexity on Wikipedia's test",
-            f"articles {test['perplexity']:.1f} per token ({test['bits_per_byte']:.2f} bits per byte, {test['tokens']:,}",
-            "tokens). The rows of `nano` above were measured anew, on other questions.",
+            f"{reached} of {len(card['skills'])} skills reach 0.95 on held-out questions. Perplexity on Wikipedia's",
+            f"test articles: {test['perplexity']:.1f} per token ({test['bits_per_byte']:.2f} bits per byte,",
+            f"{test['tokens']:,} tokens). The rows of `{name}` above were measured anew, on other questions.",
         ]
-    for kind, found in card.get("held_out", {}).items():
-        lines.append(f"- {KINDS.get(kind, kind)}: {found['score']:.2f} (n = {found['n']})")
     return "\n".join(lines)
 
 
