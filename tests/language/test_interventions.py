@@ -50,9 +50,7 @@ def naive_look(model):
         for key, value in vars(module).items():
             if isinstance(value, dict):
                 found[name, key] = [(k, id(v)) for k, v in value.items()]
-    named = itertools.chain(
-        model.named_parameters(remove_duplicate=False), model.named_buffers(remove_duplicate=False)
-    )
+    named = itertools.chain(model.named_parameters(remove_duplicate=False), model.named_buffers(remove_duplicate=False))
     for name, tensor in named:
         numbers = tensor.detach().clone().view(torch.uint8).numpy().tobytes()
         gradient = None if tensor.grad is None else (id(tensor.grad), tensor.grad.clone().numpy().tobytes())
