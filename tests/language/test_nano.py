@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-pytest.importorskip("transformers", reason="pip install 'icml26[language]'")
-
 from icml26 import lab
 from icml26.language import load_lm, pretraining, wiki
 from icml26.language.skills import EVALUATION_SEED, items

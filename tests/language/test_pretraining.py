@@ -7,8 +7,7 @@ import json
 import numpy as np
 import pytest
 import torch
-
-transformers = pytest.importorskip("transformers", reason="pip install 'icml26[language]'")
+import transformers
 
 from icml26.language import pretraining, wiki
 from icml26.language.blocks import token_ids

@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-pytest.importorskip("transformers", reason="pip install 'icml26[language]'")
-
 from icml26.language import skills
 from icml26.language.small_skills import LETTERS, SKILLS, WORDS
 from icml26.language.tokenizer import SPECIAL, VOCABULARY, small_tokenizer, train_tokenizer

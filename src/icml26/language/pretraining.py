@@ -182,7 +182,7 @@ def card(shape: Shape, model: LlamaForCausalLM, history: History, **facts: Any) 
 def nano_measures(
     model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase, n: int = 200, blocks_of: int | None = None
 ) -> dict[str, Any]:
-    """What nano's card says of its abilities: exact answers on `n` held-out questions a skill, and Wikipedia's test articles.
+    """What nano's card says of its abilities: exact answers on `n` held-out questions a skill, and perplexities.
 
     blocks_of : how many blocks of 256 tokens of each split; None reads all.
     """
