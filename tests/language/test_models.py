@@ -259,6 +259,13 @@ def test_the_pinned_revision_is_taken_from_the_hubs_cache(tmp_path: Path, monkey
         models.check_padding(tokenizer)
     with pytest.raises(NotFetchedError):
         models.load_lm(f"{models.SMOLLM2_HUB}@main")
+    monkeypatch.delenv("ICML26_OFFLINE")  # nor is the network asked about a commit that is there
+    monkeypatch.setattr("socket.socket.connect", lambda *_: pytest.fail("asked the network"))
+    models.load_lm("smollm2-hub")
+    monkeypatch.setenv("ICML26_OFFLINE", "1")
+    (snapshot / "tokenizer.json").unlink()
+    with pytest.raises(NotFetchedError, match="did not give it"):
+        models.load_lm("smollm2-hub")
 
 
 def test_smollm2_without_its_package_falls_back_to_the_hub_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -253,21 +253,28 @@ def _carried(dtype: torch.dtype) -> tuple[Any, Any]:
 def _from_hub(hub_id: str, revision: str | None, dtype: torch.dtype) -> tuple[Any, Any]:
     from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
-    options: dict[str, Any] = {"revision": revision, "local_files_only": offline(), "trust_remote_code": False}
     # SmolLM2's configuration names the class of GPT-2, which would not split digits; its tokenizer.json does.
     tokenizer_class = PreTrainedTokenizerFast if hub_id == SMOLLM2_HUB else AutoTokenizer
-    try:
-        # The model first: a missing tokenizer is reported as if a package were missing.
-        model = AutoModelForCausalLM.from_pretrained(hub_id, dtype=dtype, use_safetensors=True, **options)
-        tokenizer = tokenizer_class.from_pretrained(hub_id, **options)
-    except OSError as error:
-        at = f"@{revision}" if revision else ""
-        raise NotFetchedError(
-            f"{hub_id} is not on this machine and the Hugging Face hub did not give it. Where there is a network, run\n"
-            f"    python -c \"from icml26.language.models import load_lm; load_lm('{hub_id}{at}')\"\n"
-            f"The carried models need no hub: {COMMAND}\n{error}"
-        ) from error
-    return model, tokenizer
+    # What the hub's cache has of one commit is final: no need to ask the network about it.
+    pinned = revision is not None and re.fullmatch(r"[0-9a-f]{40}", revision) is not None
+    failure: Exception | None = None
+    for local in [True] * (pinned or offline()) + [False] * (not offline()):
+        options: dict[str, Any] = {"revision": revision, "local_files_only": local, "trust_remote_code": False}
+        try:
+            model = AutoModelForCausalLM.from_pretrained(hub_id, dtype=dtype, use_safetensors=True, **options)
+            return model, tokenizer_class.from_pretrained(hub_id, **options)
+        except OSError as error:
+            failure = error
+        except ValueError as error:  # so transformers calls a tokenizer that is not in the cache
+            if not local:
+                raise
+            failure = error
+    at = f"@{revision}" if revision else ""
+    raise NotFetchedError(
+        f"{hub_id} is not on this machine and the Hugging Face hub did not give it. Where there is a network, run\n"
+        f"    python -c \"from icml26.language.models import load_lm; load_lm('{hub_id}{at}')\"\n"
+        f"The carried models need no hub: {COMMAND}\n{failure}"
+    ) from failure
 
 
 def assets_folder(name: str) -> Path:
