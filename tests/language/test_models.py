@@ -187,6 +187,14 @@ def test_a_missing_small_model_names_its_script(assets: Path, lost: str) -> None
         models.load_lm("nano")
 
 
+def test_pico_shares_the_tokenizer_of_nano(assets: Path) -> None:
+    write_small(assets / "nano")
+    write_small(assets / "pico")
+    (assets / "pico" / "tokenizer.json").unlink()
+    _, tokenizer = models.load_lm("pico")
+    assert tokenizer("a b")["input_ids"] == [6, 7]
+
+
 def test_the_assets_are_looked_for_in_the_package() -> None:
     assert models.assets_folder("pico") == Path(models.__file__).parent / "assets" / "pico"
 
