@@ -1,5 +1,6 @@
 """The table of carried packages and the command that brings them, with small packages in place of the real."""
 
+import os
 import re
 import subprocess
 import sys
@@ -41,6 +42,19 @@ def test_make_brings_them_before_anything_is_tested() -> None:
     ran = subprocess.run(["make", "-n", "test", "fetch"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert ran.stdout.index("-m icml26.language.fetch") < ran.stdout.index("-m pytest tests")
     assert "scripts/experiments.py fetch" in ran.stdout
+
+
+def test_make_fetch_begins_with_them(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "scripts/experiments.py", "fetch"],
+        cwd=ROOT,
+        env={**os.environ, "ICML26_CACHE": str(tmp_path), "ICML26_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert ran.stdout.startswith("+ python -m icml26.language.fetch\n")
+    assert ran.returncode != 0  # nothing is there and nothing may be fetched
+    assert COMMAND in ran.stderr
 
 
 @pytest.fixture

@@ -187,6 +187,14 @@ def test_a_missing_small_model_names_its_script(assets: Path, lost: str) -> None
         models.load_lm("nano")
 
 
+def test_pico_shares_the_tokenizer_of_nano(assets: Path) -> None:
+    write_small(assets / "nano")
+    write_small(assets / "pico")
+    (assets / "pico" / "tokenizer.json").unlink()
+    _, tokenizer = models.load_lm("pico")
+    assert tokenizer("a b")["input_ids"] == [6, 7]
+
+
 def test_the_assets_are_looked_for_in_the_package() -> None:
     assert models.assets_folder("pico") == Path(models.__file__).parent / "assets" / "pico"
 
@@ -259,6 +267,13 @@ def test_the_pinned_revision_is_taken_from_the_hubs_cache(tmp_path: Path, monkey
         models.check_padding(tokenizer)
     with pytest.raises(NotFetchedError):
         models.load_lm(f"{models.SMOLLM2_HUB}@main")
+    monkeypatch.delenv("ICML26_OFFLINE")  # nor is the network asked about a commit that is there
+    monkeypatch.setattr("socket.socket.connect", lambda *_: pytest.fail("asked the network"))
+    models.load_lm("smollm2-hub")
+    monkeypatch.setenv("ICML26_OFFLINE", "1")
+    (snapshot / "tokenizer.json").unlink()
+    with pytest.raises(NotFetchedError, match="did not give it"):
+        models.load_lm("smollm2-hub")
 
 
 def test_smollm2_without_its_package_falls_back_to_the_hub_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,6 +43,7 @@ _ABOUT = {
     "nano": "3.9 M parameters, 96 heads, trained by scripts/train_nano.py; full-precision weights",
     "pico": "0.34 M parameters, trained by scripts/train_pico.py",
 }
+SMALL_SPECIAL = ("<pad>", "<bos>", "<eos>", "<sys>", "<usr>", "<ast>")  # ids 0 to 5 of nano and pico
 _HUB_ID = re.compile(r"(?P<id>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(@(?P<revision>[\w.-]+))?")
 _DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "float64": torch.float64}
 # Shapes of the smoke run's random models, whose configuration may not be on the machine.
@@ -253,21 +254,28 @@ def _carried(dtype: torch.dtype) -> tuple[Any, Any]:
 def _from_hub(hub_id: str, revision: str | None, dtype: torch.dtype) -> tuple[Any, Any]:
     from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
-    options: dict[str, Any] = {"revision": revision, "local_files_only": offline(), "trust_remote_code": False}
     # SmolLM2's configuration names the class of GPT-2, which would not split digits; its tokenizer.json does.
     tokenizer_class = PreTrainedTokenizerFast if hub_id == SMOLLM2_HUB else AutoTokenizer
-    try:
-        # The model first: a missing tokenizer is reported as if a package were missing.
-        model = AutoModelForCausalLM.from_pretrained(hub_id, dtype=dtype, use_safetensors=True, **options)
-        tokenizer = tokenizer_class.from_pretrained(hub_id, **options)
-    except OSError as error:
-        at = f"@{revision}" if revision else ""
-        raise NotFetchedError(
-            f"{hub_id} is not on this machine and the Hugging Face hub did not give it. Where there is a network, run\n"
-            f"    python -c \"from icml26.language.models import load_lm; load_lm('{hub_id}{at}')\"\n"
-            f"The carried models need no hub: {COMMAND}\n{error}"
-        ) from error
-    return model, tokenizer
+    # What the hub's cache has of one commit is final: no need to ask the network about it.
+    pinned = revision is not None and re.fullmatch(r"[0-9a-f]{40}", revision) is not None
+    failure: Exception | None = None
+    for local in [True] * (pinned or offline()) + [False] * (not offline()):
+        options: dict[str, Any] = {"revision": revision, "local_files_only": local, "trust_remote_code": False}
+        try:
+            model = AutoModelForCausalLM.from_pretrained(hub_id, dtype=dtype, use_safetensors=True, **options)
+            return model, tokenizer_class.from_pretrained(hub_id, **options)
+        except OSError as error:
+            failure = error
+        except ValueError as error:  # so transformers calls a tokenizer that is not in the cache
+            if not local:
+                raise
+            failure = error
+    at = f"@{revision}" if revision else ""
+    raise NotFetchedError(
+        f"{hub_id} is not on this machine and the Hugging Face hub did not give it. Where there is a network, run\n"
+        f"    python -c \"from icml26.language.models import load_lm; load_lm('{hub_id}{at}')\"\n"
+        f"The carried models need no hub: {COMMAND}\n{failure}"
+    ) from failure
 
 
 def assets_folder(name: str) -> Path:
@@ -275,15 +283,22 @@ def assets_folder(name: str) -> Path:
     return Path(str(resources.files("icml26.language") / "assets" / name))
 
 
+def _vocabulary(name: str) -> Path:
+    """The tokenizer file of a small model: its own, or nano's, which they share."""
+    own = assets_folder(name) / "tokenizer.json"
+    return own if own.is_file() else assets_folder("nano") / "tokenizer.json"
+
+
 def _from_assets(name: str, dtype: torch.dtype) -> tuple[Any, Any]:
     folder = assets_folder(name)
-    missing = [file for file in ("config.json", "model.safetensors", "tokenizer.json") if not (folder / file).is_file()]
+    needed = [folder / "config.json", folder / "model.safetensors", _vocabulary(name)]
+    missing = [path.name for path in needed if not path.is_file()]
     if missing:
         raise FileNotFoundError(
             f"{name}: {folder} lacks {', '.join(missing)}. The model is committed with the package; "
             f"`python scripts/train_{name}.py` makes it anew"
         )
-    return _local(folder, dtype), _small_tokenizer(folder)
+    return _local(folder, dtype), _small_tokenizer(_vocabulary(name).parent)
 
 
 def _small_tokenizer(folder: Path) -> Any:
@@ -312,11 +327,8 @@ def _random(name: str) -> tuple[Any, Any]:
     shape = name if name in ("nano", "pico") else "smollm2"
     tokenizer: Any
     if shape != "smollm2":
-        folder = assets_folder(name)
-        there = (folder / "tokenizer.json").is_file()
-        tokenizer = (
-            _small_tokenizer(folder) if there else _bytes(["<pad>", "<bos>", "<eos>", "<sys>", "<usr>", "<ast>"])
-        )
+        file = _vocabulary(name)
+        tokenizer = _small_tokenizer(file.parent) if file.is_file() else _bytes(list(SMALL_SPECIAL))
     elif (found := smollm2.converted()) is not None:
         tokenizer = PreTrainedTokenizerFast.from_pretrained(found, local_files_only=True)
     else:
