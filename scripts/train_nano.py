@@ -3,7 +3,7 @@
     python scripts/train_nano.py --seed 0 --steps 8000 --out src/icml26/language/assets/nano
 
 About an hour and a half on one core. Interrupted, the same command goes on from its last checkpoint (in the cache
-folder). The tokenizer is trained first, from the same text, unless the folder has one.
+folder). The tokenizer is trained first, from the same text, unless it is there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import commands
 from icml26 import lab
 from icml26.lab.download import cache_dir, sha256_of
 from icml26.language import pretraining, wiki
-from icml26.language.tokenizer import train_tokenizer, wrapped
+from icml26.language.tokenizer import FILE, small_tokenizer, train_tokenizer
 
 LEARNING_RATE = 2.5e-3
 OUT = Path(__file__).parents[1] / "src" / "icml26" / "language" / "assets" / "nano"
@@ -36,10 +36,9 @@ def main(arguments: list[str] | None = None) -> int:
     parsed = options.parse_args(arguments)
     torch.set_num_threads(parsed.threads)
     parsed.out.mkdir(parents=True, exist_ok=True)
-    file = parsed.out / "tokenizer.json"
-    if not file.is_file():
-        train_tokenizer(parsed.seed).save(str(file))
-    tokenizer = wrapped(Tokenizer.from_file(str(file)))
+    if not FILE.is_file():
+        train_tokenizer().save(str(FILE))
+    tokenizer = small_tokenizer()
     model = pretraining.NANO.model(parsed.seed)
     history = lab.train.fit(
         model,
@@ -64,7 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
         learning_rate=LEARNING_RATE,
         mixture={"tokens": 1024, "lengths": [128, 256], "skill_share": 0.6},
         wikipedia_sha256=wiki.SHA256,
-        tokenizer_sha256=sha256_of(file),
+        tokenizer_sha256=sha256_of(FILE),
         **pretraining.nano_measures(kept, tokenizer),
     )
     pretraining.save_small(parsed.out, model, facts)

@@ -13,7 +13,7 @@ from icml26 import lab
 from icml26.language import load_lm, pretraining, wiki
 from icml26.language.skills import EVALUATION_SEED, items
 from icml26.language.small_skills import SKILLS
-from icml26.language.tokenizer import small_tokenizer
+from icml26.language.tokenizer import FILE, small_tokenizer
 
 CARD = json.loads((files("icml26.language") / "assets" / "nano" / "card.json").read_text("utf-8"))
 
@@ -50,7 +50,7 @@ def test_another_seed_has_other_losses():
 
 def test_card_names_the_text_and_the_tokenizer_that_are_there():
     assert CARD["wikipedia_sha256"] == wiki.SHA256
-    assert CARD["tokenizer_sha256"] == lab.download.sha256_of(pretraining.TOKENIZER)
+    assert CARD["tokenizer_sha256"] == lab.download.sha256_of(FILE)
 
 
 def test_acceptance():

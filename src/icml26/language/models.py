@@ -23,6 +23,7 @@ from icml26.lab import profile
 from icml26.lab.download import OfflineError, offline
 from icml26.language import smollm2
 from icml26.language.pins import COMMAND, NotFetchedError
+from icml26.language.tokenizer import small_tokenizer
 
 if TYPE_CHECKING:
     import transformers
@@ -43,7 +44,6 @@ _ABOUT = {
     "nano": "3.9 M parameters, 96 heads, trained by scripts/train_nano.py; full-precision weights",
     "pico": "0.34 M parameters, trained by scripts/train_pico.py",
 }
-SMALL_SPECIAL = ("<pad>", "<bos>", "<eos>", "<sys>", "<usr>", "<ast>")  # ids 0 to 5 of nano and pico
 _HUB_ID = re.compile(r"(?P<id>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(@(?P<revision>[\w.-]+))?")
 _DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "float64": torch.float64}
 # Shapes of the smoke run's random models, whose configuration may not be on the machine.
@@ -279,42 +279,21 @@ def _from_hub(hub_id: str, revision: str | None, dtype: torch.dtype) -> tuple[An
 
 
 def assets_folder(name: str) -> Path:
-    """Where the package keeps a committed small model."""
+    """Where the package keeps a committed small model, or the file `tokenizer.json` that both have."""
     return Path(str(resources.files("icml26.language") / "assets" / name))
 
 
-def _vocabulary(name: str) -> Path:
-    """The tokenizer file of a small model: its own, or nano's, which they share."""
-    own = assets_folder(name) / "tokenizer.json"
-    return own if own.is_file() else assets_folder("nano") / "tokenizer.json"
-
-
 def _from_assets(name: str, dtype: torch.dtype) -> tuple[Any, Any]:
-    folder = assets_folder(name)
-    needed = [folder / "config.json", folder / "model.safetensors", _vocabulary(name)]
-    missing = [path.name for path in needed if not path.is_file()]
+    folder, vocabulary = assets_folder(name), assets_folder("tokenizer.json")  # one tokenizer for both
+    missing = [
+        path.name for path in (folder / "config.json", folder / "model.safetensors", vocabulary) if not path.is_file()
+    ]
     if missing:
         raise FileNotFoundError(
             f"{name}: {folder} lacks {', '.join(missing)}. The model is committed with the package; "
             f"`python scripts/train_{name}.py` makes it anew"
         )
-    return _local(folder, dtype), _small_tokenizer(_vocabulary(name).parent)
-
-
-def _small_tokenizer(folder: Path) -> Any:
-    """The committed tokenizer of nano and pico: `<pad> <bos> <eos>` are its ids 0, 1, 2."""
-    from transformers import PreTrainedTokenizerFast
-
-    if (folder / "tokenizer_config.json").is_file():
-        return PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
-    return PreTrainedTokenizerFast(
-        tokenizer_file=str(folder / "tokenizer.json"),
-        pad_token="<pad>",
-        bos_token="<bos>",
-        eos_token="<eos>",
-        additional_special_tokens=["<sys>", "<usr>", "<ast>"],
-        clean_up_tokenization_spaces=False,
-    )
+    return _local(folder, dtype), small_tokenizer(vocabulary)
 
 
 # --- the smoke run ---------------------------------------------------------------------------------------------------
@@ -327,8 +306,7 @@ def _random(name: str) -> tuple[Any, Any]:
     shape = name if name in ("nano", "pico") else "smollm2"
     tokenizer: Any
     if shape != "smollm2":
-        file = _vocabulary(name)
-        tokenizer = _small_tokenizer(file.parent) if file.is_file() else _bytes(list(SMALL_SPECIAL))
+        tokenizer = small_tokenizer()
     elif (found := smollm2.converted()) is not None:
         tokenizer = PreTrainedTokenizerFast.from_pretrained(found, local_files_only=True)
     else:
