@@ -251,7 +251,7 @@ def test_the_pinned_revision_is_taken_from_the_hubs_cache(tmp_path: Path, monkey
     snapshot = repository / "snapshots" / revision
     written = write_small(snapshot, half=False)
     PreTrainedTokenizerFast(
-        tokenizer_file=str(snapshot / "tokenizer.json"), pad_token="<pad>", eos_token="<eos>"
+        tokenizer_file=str(snapshot.parent / "tokenizer.json"), pad_token="<pad>", eos_token="<eos>"
     ).save_pretrained(snapshot)
     (repository / "refs").mkdir()
     (repository / "refs" / "main").write_text("f" * 40)  # the branch has moved on; the pin has not
