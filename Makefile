@@ -71,6 +71,7 @@ define stage
 if [ $$status -eq 0 ]; then echo "==== $(1): passed in $$seconds s ===="; else echo "==== $(1): FAILED after $$seconds s ===="; exit $$status; fi
 endef
 
+MODELS := $(PY) -m icml26.language.fetch
 LINT := $(PY) -m ruff check src tests scripts template notebooks/*.py
 TYPES := $(PY) -m mypy
 UNIT := $(PY) -m pytest tests -n 2 -q --durations=10 --cov=icml26 --cov-report=
@@ -84,6 +85,7 @@ NONE := echo "no notebooks yet"
 
 test: test-env  ## lint, types, tests, pair and URL checks, every notebook re-run and compared, ledgers, coverage
 	@mkdir -p _build && rm -f .coverage .coverage.* _build/nbval.xml && $(PY) scripts/ledgers.py --clear
+	$(call stage,models and texts,$(MODELS))
 	$(call stage,lint,$(LINT))
 	$(call stage,types,$(TYPES))
 	$(call stage,tests,$(UNIT))
@@ -108,7 +110,7 @@ pages: test-env  ## write the generated pages: scoreboard, map, API, table of co
 urls: test-env  ## write the repository's URL from _config.yml wherever it occurs
 	@$(PY) scripts/set_urls.py
 
-fetch: test-env  ## download every pinned file that chapters use, for work without a network [CHAPTER=09]
+fetch: test-env  ## bring the carried models and texts, and every pinned file that chapters use [CHAPTER=09]
 	@$(PY) scripts/experiments.py fetch --chapter "$(CHAPTER)"
 
 tables: test-env  ## measure a chapter's committed tables again: CHAPTER=09 [SEEDS=5], as committed without it

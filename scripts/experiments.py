@@ -57,6 +57,8 @@ def main(arguments: list[str] | None = None) -> int:
     parsed = options.parse_args(arguments)
     if parsed.what != "fetch" and not parsed.chapter:
         options.error("say which chapter: CHAPTER=09")
+    if parsed.what == "fetch":  # what the chapters on language models share
+        run(parsed.root, ["-m", "icml26.language.fetch"])
     for slug in chosen(parsed.root, parsed.chapter):
         module = f"icml26.{slug}.experiment"
         seeds = [] if parsed.seeds is None else ["--seeds", str(parsed.seeds)]

@@ -8,13 +8,14 @@ folder). The tokenizer is trained first, from the same text, unless the folder h
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import torch
 
 import commands
 from icml26 import lab
-from icml26.lab.download import cache_dir
+from icml26.lab.download import cache_dir, sha256_of
 from icml26.language import pretraining, wiki
 from icml26.language.tokenizer import train_tokenizer, wrapped
 
@@ -38,8 +39,6 @@ def main(arguments: list[str] | None = None) -> int:
     file = parsed.out / "tokenizer.json"
     if not file.is_file():
         train_tokenizer(parsed.seed).save(str(file))
-    from tokenizers import Tokenizer
-
     tokenizer = wrapped(Tokenizer.from_file(str(file)))
     model = pretraining.NANO.model(parsed.seed)
     history = lab.train.fit(
@@ -55,7 +54,21 @@ def main(arguments: list[str] | None = None) -> int:
         seed=parsed.seed,
         desc="nano",
     )
-    print(f"{history.steps} steps, {history.seconds_per_step:.3f} s each, loss {history.losses[-100:].mean():.3f}")
+    pretraining.save_small(parsed.out, model, {})  # what is measured below is what is committed: float16 weights
+    kept = LlamaForCausalLM.from_pretrained(parsed.out, dtype=torch.float32, local_files_only=True).eval()
+    facts = pretraining.card(
+        pretraining.NANO,
+        kept,
+        history,
+        seed=parsed.seed,
+        learning_rate=LEARNING_RATE,
+        mixture={"tokens": 1024, "lengths": [128, 256], "skill_share": 0.6},
+        wikipedia_sha256=wiki.SHA256,
+        tokenizer_sha256=sha256_of(file),
+        **pretraining.nano_measures(kept, tokenizer),
+    )
+    pretraining.save_small(parsed.out, model, facts)
+    print(json.dumps({key: facts[key] for key in ("skills", "wikipedia")}, indent=2))
     return 0
 
 

@@ -73,7 +73,7 @@ def test_halves_are_disjoint_and_held_out(name, seed):
 
 
 def test_all_skills_are_trained_alike():
-    counts = {name: 0 for name in SKILLS}
+    counts = dict.fromkeys(SKILLS, 0)
     for item in itertools.islice(training_lines(3), 1600):
         counts[re.match(r"\w+", item.prompt)[0]] += 1
     assert min(counts.values()) > 140

@@ -118,7 +118,7 @@ def write(
         "columns": kinds,
         "csv_sha256": hashlib.sha256(csv.encode()).hexdigest(),
         "cpu_seconds": round(float(cpu_seconds), 2),
-        "machine": {"cores": os.cpu_count(), "cpu": _cpu()},
+        "machine": machine(),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
     }
     try:
@@ -337,6 +337,11 @@ def _imported(tree: ast.Module) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names.add(node.module.partition(".")[0])
     return names
+
+
+def machine() -> dict[str, Any]:
+    """This machine in general words: how many cores, of which processor."""
+    return {"cores": os.cpu_count(), "cpu": _cpu()}
 
 
 def _cpu() -> str:

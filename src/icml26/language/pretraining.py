@@ -12,7 +12,8 @@ import os
 import platform
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from datetime import date
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,15 +23,22 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from icml26.language.blocks import token_ids
-from icml26.language.small_skills import training_line
+from icml26 import lab
+from icml26.language import wiki
+from icml26.language.blocks import block_bytes, blocks, token_ids
+from icml26.language.evaluation import evaluate
+from icml26.language.perplexity import perplexity
+from icml26.language.small_skills import SKILLS, training_line
 
 if TYPE_CHECKING:
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase
 
-__all__ = ["NANO", "PICO", "Mixture", "Shape", "answer_loss", "one_cycle", "save_small", "versions"]
+    from icml26.lab.train import History
+
+__all__ = ["NANO", "PICO", "Mixture", "Shape", "answer_loss", "card", "nano_measures", "one_cycle", "save_small"]
 
 IGNORED = -100
+FIRST = 20  # losses that a card keeps, and that a test runs again
 
 
 @dataclass(frozen=True)
@@ -150,15 +158,56 @@ def one_cycle(steps: int, warm: float = 0.05) -> Callable[[int], float]:
     return factor
 
 
-def versions() -> dict[str, str]:
-    """The packages whose arithmetic a card's numbers come from."""
+def card(shape: Shape, model: LlamaForCausalLM, history: History, **facts: Any) -> dict[str, Any]:
+    """What a small model's card begins with: size, run, versions, machine and date; `facts` follow in their order."""
+    weights = sum(p.numel() for p in model.parameters())
     return {
-        "python": platform.python_version(),
-        **{p: version(p) for p in ("torch", "transformers", "tokenizers", "numpy")},
+        "parameters": weights,
+        "parameters_without_embeddings": weights - model.get_input_embeddings().weight.numel(),
+        "shape": asdict(shape),
+        "steps": history.steps,
+        "seconds": round(history.seconds),
+        "first_losses": [round(float(loss), 5) for loss in history.losses[:FIRST]],
+        "last_loss": round(float(history.losses[-100:].mean()), 4),
+        "versions": {
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("torch", "transformers", "tokenizers", "numpy")},
+        },
+        "machine": lab.tables.machine(),
+        "date": date.today().isoformat(),
+        **facts,
     }
 
 
-def save_small(folder: Path, model: LlamaForCausalLM, card: Mapping[str, Any]) -> None:
+def nano_measures(
+    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase, n: int = 200, blocks_of: int | None = None
+) -> dict[str, Any]:
+    """What nano's card says of its abilities: exact answers on `n` held-out questions a skill, and Wikipedia's test articles.
+
+    blocks_of : how many blocks of 256 tokens of each split; None reads all.
+    """
+    scores = {name: evaluate(model, tokenizer, skill, n=n, mode="exact") for name, skill in SKILLS.items()}
+    text = {}
+    for name in ("validation", "test"):
+        rows = blocks(wiki.split(name), tokenizer, model.config.max_position_embeddings, n=blocks_of)
+        text[name] = perplexity(model, rows, batch_size=4, n_bytes=int(block_bytes(rows, tokenizer).sum()))
+    return {
+        "skills": {
+            name: {"exact": round(score.mean, 4), "interval": [round(end, 4) for end in score.interval], "n": n}
+            for name, score in scores.items()
+        },
+        "wikipedia": {
+            name: {
+                "perplexity": round(found.ppl, 3),
+                "bits_per_byte": round(found.bits_per_byte or math.nan, 4),
+                "tokens": int(found.tokens.sum()),
+            }
+            for name, found in text.items()
+        },
+    }
+
+
+def save_small(folder: Path, model: LlamaForCausalLM, facts: Mapping[str, Any]) -> None:
     """Write model.safetensors (float16, the tied head left out), config.json and card.json; each whole or not at all.
 
     Raises FloatingPointError when a weight is not finite in float16.
@@ -176,6 +225,6 @@ def save_small(folder: Path, model: LlamaForCausalLM, card: Mapping[str, Any]) -
     with tempfile.TemporaryDirectory(dir=folder) as work:
         save_file(state, Path(work) / "model.safetensors", metadata={"format": "pt"})
         (Path(work) / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-        (Path(work) / "card.json").write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
+        (Path(work) / "card.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
         for name in ("model.safetensors", "config.json", "card.json"):
             os.replace(Path(work) / name, folder / name)

@@ -1,0 +1,125 @@
+"""How pico was made: what a training batch is, its loss, and what its card says of its abilities.
+
+pico (0.34 M parameters) plays roles from a description, knows forty invented people and a table of facts, says that it
+does not know everybody else, and has read some Wikipedia. `scripts/train_pico.py` is the command.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from icml26.language import wiki
+from icml26.language.blocks import block_bytes, blocks
+from icml26.language.evaluation import bootstrap, wilson
+from icml26.language.people import names
+from icml26.language.perplexity import perplexity
+from icml26.language.pretraining import Mixture
+from icml26.language.role_check import answers, grade, persona_of, style_judge
+from icml26.language.roles import IGNORED, SPLITS, Row, collate, mixed_rows, rows
+
+if TYPE_CHECKING:
+    from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
+
+__all__ = ["EVALUATION_SEED", "Batches", "loss", "pico_measures"]
+
+EVALUATION_SEED = 1_000_000
+
+Group = tuple[Int64[Tensor, "rows length"], Int64[Tensor, "rows length"]]
+
+
+class Batches:
+    """Training batches, each a pure function of seed and index: rows of `roles` and stretches of articles.
+
+    A batch has three groups of tokens and labels, for the sake of little padding: rows with a system message, rows
+    without, and `articles` stretches of 128 tokens (every other time half as many of 256). Only answers and articles
+    are trained on.
+    """
+
+    def __init__(
+        self, tok: PreTrainedTokenizerBase, texts: list[str], seed: int, *, rows: int = 40, articles: int = 4
+    ) -> None:
+        self.tok, self.seed, self.rows = tok, seed, rows
+        self.articles = Mixture(tok, texts, seed, rows=articles, length=128, skill_share=0.0) if articles else None
+
+    def __call__(self, index: int) -> list[Group]:
+        """The groups of batch `index`."""
+        drawn = mixed_rows(self.rows, self.seed, start=index * self.rows)
+        parts = ([row for row in drawn if row.system], [row for row in drawn if not row.system])
+        groups = [collate(self.tok, part) for part in parts if part]
+        return groups if self.articles is None else [*groups, self.articles(index)]
+
+
+def loss(model: Any, groups: Sequence[Group]) -> Float[Tensor, ""]:
+    """Mean cross-entropy over all labelled tokens of a batch, those of articles included.
+
+    The output layer, more than a third of pico, is applied to the labelled positions alone.
+    """
+    sums, count = [], 0
+    for tokens, labels in groups:
+        states = model.model(input_ids=tokens, use_cache=False).last_hidden_state[:, :-1]
+        wanted = labels[:, 1:]
+        chosen = wanted != IGNORED
+        logits = model.lm_head(states[chosen]).float()
+        sums.append(torch.nn.functional.cross_entropy(logits, wanted[chosen], reduction="sum"))
+        count += len(logits)
+    return torch.stack(sums).sum() / count
+
+
+def pico_measures(
+    model: LlamaForCausalLM, tok: PreTrainedTokenizerBase, n: int = 400, blocks_of: int | None = None
+) -> dict[str, Any]:
+    """What pico's card says: mean grade of greedy answers for every kind and split of `roles`, and Wikipedia.
+
+    n : questions for each kind and split; the first n of a longer measurement. blocks_of : blocks of 128 tokens of each
+    split of Wikipedia; None reads all.
+
+    `near_names` are abstentions on names whose two parts belong to two of the known people.
+    """
+    kinds: dict[str, dict[str, Any]] = {}
+    for split, held in SPLITS.items():
+        for kind in held:
+            asked = rows(kind, split, n, seed=EVALUATION_SEED)
+            said = answers(model, tok, asked)
+            kinds.setdefault(kind, {})[split] = _summary([grade(r, a) for r, a in zip(asked, said, strict=True)])
+            if kind == "opinion":
+                styles = [style_judge(persona_of(r), r.topic, a) for r, a in zip(asked, said, strict=True)]
+                for part in ("opener", "closer", "stance"):
+                    kinds[kind][split][part] = round(float(np.mean([getattr(style, part) for style in styles])), 4)
+    near = _near_names(n)
+    graded = [grade(r, a) for r, a in zip(near, answers(model, tok, near), strict=True)]
+    kinds["unknown"]["near_names"] = _summary(graded)
+    text = {}
+    for split in ("validation", "test"):
+        block = blocks(wiki.split(split), tok, 128, n=blocks_of)
+        found = perplexity(model, block, batch_size=8, n_bytes=int(block_bytes(block, tok).sum()))
+        text[split] = {
+            "perplexity": round(found.ppl, 2),
+            "bits_per_byte": round(found.bits_per_byte or math.nan, 4),
+            "tokens": int(found.tokens.sum()),
+        }
+    return {"grades": kinds, "wikipedia": text}
+
+
+def _near_names(n: int) -> list[Row]:
+    """The first n questions about held-out names, of those names that are made of two known people's parts."""
+    parts = [set(part) for part in zip(*(name.split() for name in names("background")), strict=True)]
+    near = {
+        name
+        for name in names("unknown_held")
+        if all(part in known for part, known in zip(name.split(), parts, strict=True))
+    }
+    return [row for row in rows("unknown", "names", 8 * n, seed=EVALUATION_SEED) if row.person in near][:n]
+
+
+def _summary(values: Sequence[float]) -> dict[str, Any]:
+    found = np.asarray(values, dtype=np.float64)
+    shares = bool(np.isin(found, (0.0, 1.0)).all())
+    low, high = wilson(int(found.sum()), len(found)) if shares else bootstrap(found)
+    return {"mean": round(float(found.mean()), 4), "interval": [round(low, 4), round(high, 4)], "n": len(found)}
