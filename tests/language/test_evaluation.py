@@ -134,6 +134,7 @@ def test_padding_changes_nothing(model):
     np.testing.assert_allclose(together.totals, alone, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_padding_changes_nothing_in_the_real_model(monkeypatch):
     models = pytest.importorskip("icml26.language.models", reason="no model loader")
     monkeypatch.setenv("ICML26_OFFLINE", "1")
