@@ -60,9 +60,12 @@ seen code, speeches or plays. SmolLM2 was trained on much of the public web; the
 | --- | --- | --- | --- | --- |
 {perplexity}
 
-Skills with exact answers, on items that nothing was chosen on (the *test* half; *discovery* is for choosing), with
-Wilson's 95 % intervals. *exact*: every token of the answer is the likeliest one. *first*: the first is. *choice*: the
-right one of the given answers is the likelier.
+Skills with exact answers, with Wilson's 95 % intervals. *exact*: every token of the answer is the likeliest one.
+*choice*: the right one of the given answers is the likelier. Each skill's items come in two halves with no word in
+common, one to find something on (*discovery*) and one to test it on; the rows below are the test half. Two things
+flatter SmolLM2: the wording of each English prompt was chosen among several by how well it did on some sixty items, of
+both halves; and of fourteen templates of code the six that it could complete were kept. nano's questions were never
+chosen on anything.
 
 | model | skill | judged by | items | accuracy | 95 % |
 | --- | --- | --- | --- | --- | --- |
