@@ -14,12 +14,12 @@ PACKAGE = Path("src") / "icml26" / "language"
 SMALL = ("nano", "pico")
 SMOLLM2 = 134_515_008  # parameters; a test counts them
 KINDS = {
-    "opinion": "opinions in a persona it never saw",
-    "self": "facts about itself from a description",
-    "fact": "general facts",
-    "neutral": "answers without a persona",
-    "person": "facts about invented people, in a new wording",
-    "unknown": "saying that it does not know a name it never saw",
+    "opinion": "an opinion in the style of a persona (opener, stance and closer right)",
+    "self": "the persona's age or region",
+    "fact": "a general fact",
+    "neutral": "an answer without a persona",
+    "person": "a fact about an invented person",
+    "unknown": "saying that it does not know this name",
 }
 
 
@@ -193,7 +193,32 @@ def _card(name: str, card: dict[str, Any]) -> str:
             f"test articles: {test['perplexity']:.1f} per token ({test['bits_per_byte']:.2f} bits per byte,",
             f"{test['tokens']:,} tokens). The rows of `{name}` above were measured anew, on other questions.",
         ]
+    if "grades" in card:
+        lines += [
+            "Graded greedy answers, 1 is right, with 95 % intervals. *seen*: as in training; the others were held out.",
+            "",
+            "| asked for | split | grade | 95 % | questions |",
+            "| --- | --- | --- | --- | --- |",
+            _table(
+                (
+                    KINDS.get(kind, kind),
+                    split.replace("_", " "),
+                    f"{found['mean']:.2f}",
+                    _interval(found),
+                    str(found["n"]),
+                )
+                for kind, splits in card["grades"].items()
+                for split, found in splits.items()
+            ),
+            "",
+            f"Perplexity on Wikipedia's test articles: {test['perplexity']:.0f} per token.",
+        ]
     return "\n".join(lines)
+
+
+def _interval(found: dict[str, Any]) -> str:
+    low, high = found["interval"]
+    return f"{low:.2f} – {high:.2f}"
 
 
 def _rows(root: Path, name: str) -> list[dict[str, str]]:
