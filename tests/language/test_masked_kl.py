@@ -292,10 +292,11 @@ def test_what_leaves_a_divergence_alone(backend, vocab, seed, shift, temperature
     order = torch.randperm(vocab, generator=torch.Generator().manual_seed(seed))
     assert close(kl(s[:, order], t[:, order]), here)
     assert close(masked_kl(s / temperature, t / temperature, reduction="none", backend=backend), here)
-    if scale >= 3 and vocab > 2:
-        assert (here > 1e-6).all()
+    truth = reference(s, t, temperature)
+    assert (here[truth > 1e-4] > 0).all()
 
 
+@pytest.mark.slow
 def test_under_torch_compile_it_is_the_definition():
     # In a process of its own: the tests' shape checks are not for the compiler.
     code = """

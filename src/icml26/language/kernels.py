@@ -220,9 +220,10 @@ class _Chunked(torch.autograd.Function):
                     slope += log_p.exp() - log_q.exp()
                 made[1][at] = slope.mul_(upstream[at]).to(teacher.dtype)
             if made[0] is not None:
-                slope = _pull(log_q, log_p) if ctx.both else None
-                difference = log_q.exp_().sub_(log_p.exp_())
-                slope = difference if slope is None else slope.add_(difference)
+                pull = _pull(log_q, log_p) if ctx.both else None
+                slope = log_q.exp_().sub_(log_p.exp_())
+                if pull is not None:
+                    slope += pull
                 made[0][at] = slope.mul_(upstream[at]).to(student.dtype)
         grads = [None if g is None else g.reshape(student.shape) for g in made]
         return grads[0], grads[1], None, None, None, None
