@@ -22,10 +22,10 @@ transformers = pytest.importorskip("transformers")
 
 def llama(**changes):
     torch.manual_seed(0)
-    options = dict(
-        vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, tie_word_embeddings=True, max_position_embeddings=64,
-    )  # fmt: skip
+    options = {
+        "vocab_size": 96, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "tie_word_embeddings": True, "max_position_embeddings": 64,
+    }  # fmt: skip
     return transformers.LlamaForCausalLM(transformers.LlamaConfig(**(options | changes))).eval()
 
 
@@ -210,26 +210,35 @@ def test_each_deed_is_undone_and_was_seen(model, deed, lazily, monkeypatch):
     assert model.lm_head.weight is model.model.embed_tokens.weight
 
 
-def test_all_deeds_at_once_nested_and_after_an_exception(model):
+def fails(error, model, *deeds):
+    """Do all that inside, then leave by an exception."""
+    with temporarily(model):
+        for deed in deeds:
+            deed(model)
+        raise error
+
+
+def test_an_exception_inside_nested_and_with_everything_at_once(model):
     model.lm_head.register_forward_hook(lambda *a: None)
     model.model.layers[0].mlp.requires_grad_(False)
     leaves_gradients(model)
     before = naive_look(model)
-    with pytest.raises(KeyError, match="deliberate"), temporarily(model):
+
+    def each_in_turn(model):
         for deed in DEEDS:
-            if deed not in (swaps_data, drops_layers, prunes, configures, patches, numpy_writes, casts):
-                middle = naive_look(model)
-                with temporarily(model):
-                    deed(model)
-                assert naive_look(model) == middle
-        for deed in (writes, lora, hooks, flags, configures):
-            deed(model)
-        inner = naive_look(model)
-        with pytest.raises(ZeroDivisionError), temporarily(model):
-            trains(model)
-            raise ZeroDivisionError
-        assert naive_look(model) == inner
-        raise KeyError("deliberate")
+            middle = naive_look(model)
+            with temporarily(model):
+                deed(model)
+            assert naive_look(model) == middle
+
+    def an_inner_failure(model):
+        middle = naive_look(model)
+        with pytest.raises(ZeroDivisionError):
+            fails(ZeroDivisionError, model, trains)
+        assert naive_look(model) == middle
+
+    with pytest.raises(KeyError, match="deliberate"):
+        fails(KeyError("deliberate"), model, each_in_turn, writes, lora, hooks, flags, configures, an_inner_failure)
     assert naive_look(model) == before
 
 
@@ -294,29 +303,32 @@ def test_a_state_can_be_restored_again_and_again(model):
         restore_state(other, state)
 
 
+def writes_to(model, name, weights):
+    with temporarily(model, weights=weights):
+        flags(model)
+        model.get_parameter(name).mul_(1.0)
+
+
 def test_weights_left_out_are_watched(model):
     before = naive_look(model)
     with temporarily(model, weights=False):  # everything but values
         for deed in (hooks, lora, flags, configures, freezes, replaces, drops_layers):
             deed(model)
     assert naive_look(model) == before
-    with temporarily(model, weights=["model.layers.1", "model.norm.weight"]):
-        with torch.no_grad():
-            model.model.layers[1].mlp.up_proj.weight.zero_()
-            model.model.norm.weight.zero_()
+    with temporarily(model, weights=["model.layers.1", "model.norm.weight"]), torch.no_grad():
+        model.model.layers[1].mlp.up_proj.weight.zero_()
+        model.model.norm.weight.zero_()
     assert naive_look(model) == before
     name = "model.layers.0.mlp.up_proj.weight"
-    with pytest.raises(RuntimeError, match=f"{name}: changed, but left out"), temporarily(model, weights=False):
-        flags(model)
-        with torch.no_grad():
-            model.get_parameter(name).mul_(1.0)
+    with torch.no_grad(), pytest.raises(RuntimeError, match=f"{name}: changed, but left out"):
+        writes_to(model, name, weights=False)
     assert naive_look(model) == before
     with pytest.raises(RuntimeError, match=name), temporarily(model, weights="model.layers.1"):
         model.get_parameter(name).data = torch.zeros(48, 32)
     assert naive_look(model) == before  # the old memory was still there
     with pytest.raises(ValueError, match="weights: 'model.layer' fits no tensor.*model.embed_tokens"):
-        with temporarily(model, weights=["model.layer"]):
-            raise AssertionError("must not get here")
+        writes_to(model, name, weights=["model.layer"])
+    assert naive_look(model) == before
 
 
 def test_untied_meta_and_batch_norm_models():
@@ -368,9 +380,9 @@ def test_overlapping_views_and_weights_mapped_from_a_file(tmp_path):
 
 
 def test_no_trace_names_what_changed(model):
-    with pytest.raises(AssertionError, match=r"model.layers.0.mlp.up_proj.weight, model.layers.1.self_attn"):
-        with no_trace(model):
-            writes(model)
+    both = "model.layers.0.mlp.up_proj.weight, model.layers.1.self_attn"
+    with pytest.raises(AssertionError, match=both), no_trace(model):
+        writes(model)
     with pytest.raises(AssertionError, match="model.layers.0: hooks"), no_trace(model):
         hooks(model)
     with pytest.raises(AssertionError, match="model: training"), no_trace(model):

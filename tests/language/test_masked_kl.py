@@ -125,22 +125,31 @@ def cases(grad=True):
     found = []
     for dtype in (torch.float32, torch.float16, torch.bfloat16):
         for direction in ("forward", "reverse", "both"):
-            found.append(dict(student=logits(3, 70, dtype=dtype), teacher=logits(3, 70, seed=1), direction=direction))
+            found.append(
+                {"student": logits(3, 70, dtype=dtype), "teacher": logits(3, 70, seed=1), "direction": direction}
+            )
     for rows in (7, 64, 130):  # the batches of a contrastive loss, also by columns
         a, b = logits(rows, rows), logits(rows, rows, seed=1)
-        found += [dict(student=a, teacher=b)] + [dict(student=a.T, teacher=b.T)] * (rows == 7)
+        found += [{"student": a, "teacher": b}] + [{"student": a.T, "teacher": b.T}] * (rows == 7)
     long = logits(2, 3, 4100, seed=2), logits(2, 3, 4100, seed=3)
     mask = torch.tensor([[1, 0, 0.5], [0, 0, 2.0]])
     found += [
-        dict(student=long[0], teacher=long[1], mask=mask, direction="both", temperature=3.0, reduction="none"),
-        dict(student=long[0][:, 1:], teacher=long[1][:, :-1], mask=mask[:, 1:] > 0, reduction="mean"),
-        dict(student=long[0], teacher=long[1], columns=torch.rand(4100) > 0.5, direction="both"),
-        dict(student=logits(2, 2, 2, 50), teacher=logits(2, 2, 2, 50, seed=4), mask=torch.ones(2, 2, 2).int()),
-        dict(student=logits(3, 49_152, scale=6.0), teacher=logits(3, 49_152, seed=1), temperature=0.7),
-        dict(student=logits(151_936), teacher=logits(151_936, seed=1)),
+        {
+            "student": long[0],
+            "teacher": long[1],
+            "mask": mask,
+            "direction": "both",
+            "temperature": 3.0,
+            "reduction": "none",
+        },
+        {"student": long[0][:, 1:], "teacher": long[1][:, :-1], "mask": mask[:, 1:] > 0, "reduction": "mean"},
+        {"student": long[0], "teacher": long[1], "columns": torch.rand(4100) > 0.5, "direction": "both"},
+        {"student": logits(2, 2, 2, 50), "teacher": logits(2, 2, 2, 50, seed=4), "mask": torch.ones(2, 2, 2).int()},
+        {"student": logits(3, 49_152, scale=6.0), "teacher": logits(3, 49_152, seed=1), "temperature": 0.7},
+        {"student": logits(151_936), "teacher": logits(151_936, seed=1)},
         dict(zip(("student", "teacher"), with_holes(), strict=True), reduction="none"),
-        dict(student=logits(2, 40, scale=1e4), teacher=logits(2, 40, seed=1, scale=1e4), temperature=2.0),
-        dict(student=logits(0, 9), teacher=logits(0, 9)),
+        {"student": logits(2, 40, scale=1e4), "teacher": logits(2, 40, seed=1, scale=1e4), "temperature": 2.0},
+        {"student": logits(0, 9), "teacher": logits(0, 9)},
     ]
     for case in found:
         for name in ("student", "teacher"):
@@ -283,10 +292,11 @@ def test_what_leaves_a_divergence_alone(backend, vocab, seed, shift, temperature
     order = torch.randperm(vocab, generator=torch.Generator().manual_seed(seed))
     assert close(kl(s[:, order], t[:, order]), here)
     assert close(masked_kl(s / temperature, t / temperature, reduction="none", backend=backend), here)
-    if scale >= 3 and vocab > 2:
-        assert (here > 1e-6).all()
+    truth = reference(s, t, temperature)
+    assert (here[truth > 1e-4] > 0).all()
 
 
+@pytest.mark.slow
 def test_under_torch_compile_it_is_the_definition():
     # In a process of its own: the tests' shape checks are not for the compiler.
     code = """
@@ -370,7 +380,7 @@ def test_the_kernels_compile_for_the_gpus_of_colab(dtype, full):
     shared = {"x_ptr": dtype, "y_ptr": dtype, "w_ptr": "*fp32", "valid_ptr": "*u8", "stats_ptr": "*fp32"}
     shared |= dict.fromkeys(("inner", "x_outer", "x_inner", "y_outer", "y_inner", "vocab"), "i32")
     shared["inverse_t"] = "fp32"
-    options = dict(HAS_WEIGHT=full, HAS_VALID=full, BOTH=full, BLOCK=triton_kl.BLOCK)
+    options = {"HAS_WEIGHT": full, "HAS_VALID": full, "BOTH": full, "BLOCK": triton_kl.BLOCK}
     forward = shared | {"out_ptr": "*fp32"}
     backward = shared | {"g_ptr": "*fp32", "gx_ptr": dtype, "gy_ptr": dtype}
     check = functools.partial(kernels.compile_check, num_warps=triton_kl.WARPS)

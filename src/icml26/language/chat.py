@@ -279,8 +279,9 @@ def _encoded(model: Any, tok: Any, prompts: Sequence[str | Sequence[int]], max_n
         ids = tok(prompt)["input_ids"] if isinstance(prompt, str) else [int(token) for token in prompt]
         if not ids:
             raise ValueError(f"prompts: number {i} has no tokens, expected at least one to continue from")
-        if not all(0 <= token < vocabulary for token in ids):
-            raise ValueError(f"prompts: number {i} has token {max(ids)}, the model's vocabulary has {vocabulary}")
+        strange = [token for token in ids if not 0 <= token < vocabulary]
+        if strange:
+            raise ValueError(f"prompts: number {i} has token {strange[0]}, the model's vocabulary has {vocabulary}")
         if len(ids) + max_new_tokens > room:
             raise ValueError(
                 f"max_new_tokens: prompt {i} has {len(ids)} tokens, and with {max_new_tokens} more it would be "
