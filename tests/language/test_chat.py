@@ -5,8 +5,9 @@ import math
 import pytest
 import torch
 
-from icml26.language.chat import SMALL_TEMPLATE, chat, chat_ids, generate
+from icml26.language.chat import chat, chat_ids, generate
 from icml26.language.interventions import no_trace
+from icml26.language.tokenizer import SMALL_TEMPLATE
 
 transformers = pytest.importorskip("transformers")
 tokenizers = pytest.importorskip("tokenizers")

@@ -212,15 +212,6 @@ def test_nothing_is_printed(assets: Path, capfd: pytest.CaptureFixture[str]) -> 
 # --- helpers ---------------------------------------------------------------------------------------------------------
 
 
-def test_freeze(assets: Path) -> None:
-    write_small(assets / "nano")
-    model, _ = models.load_lm("nano")
-    model.train()
-    assert models.freeze(model) is model
-    assert not model.training
-    assert not any(p.requires_grad for p in model.parameters())
-
-
 def test_wrong_padding_is_refused(assets: Path) -> None:
     write_small(assets / "nano")
     _, tokenizer = models.load_lm("nano")

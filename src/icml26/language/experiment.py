@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -74,7 +75,7 @@ def perplexity_table(settings: Settings, seeds: int = 1) -> pd.DataFrame:
         "wikipedia": wiki.split("test"),
         "code": texts.code("test"),
         "speeches": [address.text for address in texts.speeches()],
-        "plays": [speaker.text for speaker in texts.speakers()],
+        "plays": ["\n".join(speaker.speeches) for speaker in texts.speakers()],
     }
     rows = []
     for name in ("smollm2", "nano", "pico"):
@@ -97,22 +98,18 @@ def speed_table(settings: Settings, seeds: int = 1) -> pd.DataFrame:
         model, tokenizer = load_lm(name)
         length = min(512, model.config.max_position_embeddings)
         ids = blocks(wiki.split("test"), tokenizer, length, n=2048 // length)
-        read = _median(lambda m=model, i=ids: perplexity(m, i), settings.repeats)
+        read = _median(partial(perplexity, model, ids), settings.repeats)
+        write = _median(partial(_write, model, ids), 3)
         rows += [
-            (name, "warm load", _median(lambda n=name: load_lm(n), settings.repeats), "s"),
+            (name, "warm load", _median(partial(load_lm, name), settings.repeats), "s"),
             (name, "perplexity of 2,048 tokens", read, "s"),
             (name, "tokens read", ids.numel() / read, "tokens/s"),
-            (
-                name,
-                "tokens written, one text",
-                32 / _median(lambda m=model, i=ids: _write(m, i), 3),
-                "tokens/s",
-            ),
+            (name, "tokens written, one text", 32 / write, "tokens/s"),
             (name, "peak memory", _peak(name), "MB"),
         ]
     sentences = [paragraph.split(". ")[0] for text in wiki.split("test") for paragraph in text.split("\n\n")][:128]
     embed(sentences[:2], cache=False)
-    once = _median(lambda: embed(sentences, cache=False), 3)
+    once = _median(partial(embed, sentences, cache=False), 3)
     rows += [
         ("minilm", "sentences embedded", len(sentences) / once, "sentences/s"),
         ("import icml26.language", "time", _import(), "s"),

@@ -15,20 +15,21 @@ import warnings
 from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from icml26.lab import profile
 from icml26.lab.download import OfflineError, offline
 from icml26.language import smollm2
+from icml26.language.interventions import own_weights
 from icml26.language.pins import COMMAND, NotFetchedError
 from icml26.language.tokenizer import small_tokenizer
 
 if TYPE_CHECKING:
     import transformers
 
-__all__ = ["HUB_REVISIONS", "available_lms", "check_padding", "checked_device", "freeze", "load_lm", "quiet"]
+__all__ = ["HUB_REVISIONS", "available_lms", "check_padding", "checked_device", "load_lm", "quiet"]
 
 SMOLLM2_HUB = "HuggingFaceTB/SmolLM2-135M-Instruct"
 # The hub's models that the book names, each at one commit. Another id, or `id@commit`, is taken as given.
@@ -55,8 +56,6 @@ _SMOKE: dict[str, dict[str, int]] = {
     "pico": {"vocab_size": 2048, "hidden_size": 64, "intermediate_size": 192, "num_attention_heads": 4,
              "num_key_value_heads": 4, "max_position_embeddings": 256},
 }  # fmt: skip
-
-Model = TypeVar("Model", bound=torch.nn.Module)
 
 
 def available_lms() -> dict[str, str]:
@@ -115,11 +114,6 @@ def load_lm(
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return model.to(device=where, dtype=kind).eval(), tokenizer
-
-
-def freeze(model: Model) -> Model:
-    """The same model with no parameter that takes gradients, in `eval()` mode."""
-    return model.requires_grad_(False).eval()
 
 
 def check_padding(tokenizer: transformers.PreTrainedTokenizerBase) -> None:
@@ -227,7 +221,9 @@ def _local(folder: Path, dtype: torch.dtype) -> Any:
     from transformers import LlamaForCausalLM
 
     with quiet():
-        return LlamaForCausalLM.from_pretrained(folder, dtype=dtype, local_files_only=True, use_safetensors=True)
+        model = LlamaForCausalLM.from_pretrained(folder, dtype=dtype, local_files_only=True, use_safetensors=True)
+    # Weights that are mapped from a file cannot be copied on write: each `temporarily` would copy them all.
+    return own_weights(model)
 
 
 def _carried(dtype: torch.dtype) -> tuple[Any, Any]:
