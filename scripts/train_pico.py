@@ -73,7 +73,7 @@ def main(arguments: list[str] | None = None) -> int:
         **pico_measures(kept, tokenizer),
     )
     pretraining.save_small(parsed.out, model, facts)
-    print(json.dumps({key: facts[key] for key in ("grades", "wikipedia")}, indent=2))
+    print(json.dumps({key: facts[key] for key in ("acceptance", "grades", "wikipedia")}, indent=2))
     return 0
 
 
