@@ -50,7 +50,7 @@ class Batches:
     """
 
     def __init__(
-        self, tok: PreTrainedTokenizerBase, texts: list[str], seed: int, *, rows: int = 40, articles: int = 4
+        self, tok: PreTrainedTokenizerBase, texts: list[str], seed: int, *, rows: int = 40, articles: int = 2
     ) -> None:
         self.tok, self.seed, self.rows = tok, seed, rows
         self.articles = Mixture(tok, texts, seed, rows=articles, length=128, skill_share=0.0) if articles else None
