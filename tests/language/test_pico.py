@@ -71,7 +71,7 @@ def test_the_loss_is_that_of_the_labelled_tokens():
                 if wanted[place] != -100:
                     sums -= float(logp[place - 1, row[place]])
                     count += 1
-    assert float(found) == pytest.approx(sums / count, rel=1e-4)
+    assert found.item() == pytest.approx(sums / count, rel=1e-4)
 
 
 @committed
