@@ -16,6 +16,7 @@ from pathlib import Path
 
 import commands
 from chapters import NOTICE, Book, load_book, markdown
+from language_page import PACKAGE, language_page
 from scoreboard import load_ledgers, scoreboard
 
 BEGIN, END = "<!-- chapters:begin -->", "<!-- chapters:end -->"
@@ -113,7 +114,8 @@ def toc(book: Book, api: list[str]) -> str:
             if c.experiments:
                 lines += ["        sections:", f"          - file: notebooks/{c.stem}_experiments"]
                 lines += [f"            title: {quote(f'{c.number} · The evidence')}"]
-    part("Use it", ["book/teaching", "book/gpu", "book/new_chapter"])
+    models = ["book/language"] if "language" in api else []
+    part("Use it", ["book/teaching", "book/gpu", *models, "book/new_chapter"])
     # The shared packages first, then the chapters in their order.
     order = {c.slug: c.number for c in book.chapters}
     part("Package", [f"book/api/{slug}" for slug in sorted(api, key=lambda s: (order.get(s, "00"), s))])
@@ -128,6 +130,8 @@ def pages(root: Path) -> dict[Path, str]:
     made = {root / "book" / "api" / f"{slug}.md": text for slug, text in api.items()}
     made[root / "book" / "index.md"] = landing(root, book)
     made[root / "book" / "scoreboard.md"] = scoreboard(book, load_ledgers(root, book))
+    if (root / PACKAGE).is_dir():
+        made[root / "book" / "language.md"] = language_page(root)
     made[root / "_toc.yml"] = toc(book, list(api))
     return made
 

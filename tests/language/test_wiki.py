@@ -10,8 +10,6 @@ import pytest
 from icml26.lab.download import ChecksumError
 from icml26.language import wiki
 
-pytest.importorskip("gensim", reason="pip install 'icml26[language]'")
-
 PAGE = (
     "<page><title>{title}</title><ns>{ns}</ns><id>{id}</id>"
     '<revision><id>1</id><text xml:space="preserve">{text}</text></revision></page>'

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from icml26.language.chat import generate
     from icml26.language.embeddings import embed
     from icml26.language.evaluation import evaluate
-    from icml26.language.interventions import clone_state, temporarily
+    from icml26.language.interventions import clone_state, freeze, temporarily
     from icml26.language.kernels import masked_kl
-    from icml26.language.models import available_lms, freeze, load_lm
+    from icml26.language.models import available_lms, load_lm
 
 __all__ = [
     "available_lms",
@@ -46,7 +46,7 @@ _HOME = {
     "clone_state": "interventions",
     "embed": "embeddings",
     "evaluate": "evaluation",
-    "freeze": "models",
+    "freeze": "interventions",
     "generate": "chat",
     "load_lm": "models",
     "masked_kl": "kernels",

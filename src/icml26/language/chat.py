@@ -20,18 +20,7 @@ from torch import Tensor, nn
 
 from icml26.lab.progress import bar
 
-__all__ = ["SMALL_TEMPLATE", "Reply", "chat", "chat_ids", "generate"]
-
-SMALL_TEMPLATE = (
-    "{{ bos_token }}"
-    "{% for message in messages %}"
-    "{% if message['role'] == 'system' %}{% if message['content'] %}<sys>{{ message['content'] }}{% endif %}"
-    "{% elif message['role'] == 'user' %}<usr>{{ message['content'] }}"
-    "{% else %}<ast>{{ message['content'] }}{{ eos_token }}{% endif %}"
-    "{% endfor %}"
-    "{% if add_generation_prompt %}<ast>{% endif %}"
-)
-"""Chat template (Jinja) of the small models: `<bos><sys>…<usr>…<ast>…<eos><usr>…<ast>`, no `<sys>` if it is empty."""
+__all__ = ["Reply", "chat", "chat_ids", "generate"]
 
 
 @dataclass(frozen=True)
@@ -93,7 +82,7 @@ def chat_ids(tok: Any, messages: Sequence[Mapping[str, str]], *, system: str | N
     """
     talk = _checked(tok, messages)
     if not getattr(tok, "chat_template", None):
-        raise ValueError("tok: has no chat_template, expected one (for the small models SMALL_TEMPLATE)")
+        raise ValueError("tok: has no chat_template, expected one")
     if system is not None and talk[0]["role"] != "system":
         talk = [_message(tok, {"role": "system", "content": system}, "system", ("system",)), *talk]
     encoded = tok.apply_chat_template(talk, tokenize=True, add_generation_prompt=True, return_dict=True)
@@ -290,8 +279,9 @@ def _encoded(model: Any, tok: Any, prompts: Sequence[str | Sequence[int]], max_n
         ids = tok(prompt)["input_ids"] if isinstance(prompt, str) else [int(token) for token in prompt]
         if not ids:
             raise ValueError(f"prompts: number {i} has no tokens, expected at least one to continue from")
-        if not all(0 <= token < vocabulary for token in ids):
-            raise ValueError(f"prompts: number {i} has token {max(ids)}, the model's vocabulary has {vocabulary}")
+        strange = [token for token in ids if not 0 <= token < vocabulary]
+        if strange:
+            raise ValueError(f"prompts: number {i} has token {strange[0]}, the model's vocabulary has {vocabulary}")
         if len(ids) + max_new_tokens > room:
             raise ValueError(
                 f"max_new_tokens: prompt {i} has {len(ids)} tokens, and with {max_new_tokens} more it would be "

@@ -182,7 +182,7 @@ class Cost:
         tokens: positions, padding included.
         backwards: backward passes through the output.
         flops: operations of both. Linear layers as they are at the time (pruned, wrapped, frozen, only the last
-            logits), attention by the config.
+            logits), attention by the config and as if gradients reached every layer.
         seconds: wall time of the whole block, set when it ends.
     """
 
@@ -265,13 +265,14 @@ class _Watch:
         work = 2 * given.numel() * output.shape[-1]
         self.cost.flops += work
         if output.requires_grad:
-            back = work * (int(given.requires_grad) + int(module.weight.requires_grad))  # type: ignore[operator]
+            weight: Any = module.weight
+            back = work * (int(given.requires_grad) + int(weight.requires_grad))
 
             def backward(gradient: Tensor) -> None:
                 if self.open:
                     self.cost.flops += back
 
-            output.register_hook(backward)
+            output.register_hook(backward)  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True)
@@ -332,5 +333,5 @@ def _expect_count(name: str, number: int, least: int) -> None:
 
 
 def _synchronise() -> None:
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
+    if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.synchronize()

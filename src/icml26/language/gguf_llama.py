@@ -18,6 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from icml26.lab.progress import progress
+
 if TYPE_CHECKING:
     import transformers
     from gguf import GGUFReader
@@ -104,7 +106,7 @@ def read_weights(reader: GGUFReader, config: transformers.LlamaConfig) -> dict[s
     from gguf import dequantize
 
     weights = {}
-    for tensor in reader.tensors:
+    for tensor in progress(reader.tensors, "unpacking weights"):
         value = torch.from_numpy(np.array(dequantize(tensor.data, tensor.tensor_type), dtype=np.float32))
         block = re.fullmatch(r"blk\.(\d+)\.(\w+)\.weight", tensor.name)
         if block and block[2] in _INSIDE:

@@ -108,8 +108,7 @@ def restore_state(model: nn.Module, state: ModelState) -> None:
 
 def freeze(model: M) -> M:
     """The model itself in evaluation mode, no parameter requiring a gradient or holding one."""
-    _expect_module(model)
-    model.requires_grad_(False)
+    _expect_module(model).requires_grad_(False)
     model.zero_grad(set_to_none=True)
     return model.eval()
 
@@ -161,7 +160,7 @@ def no_trace(model: M) -> Iterator[M]:
 
 @dataclass(frozen=True)
 class ModelState:
-    """What `clone_state` saved. Holds the model and, once they are written to, the old weights."""
+    """What `clone_state` saved: holds the model and, once they are written to, the old weights."""
 
     model: nn.Module
     modules: list[_ModuleState]
@@ -250,10 +249,8 @@ class _TensorState:
 
     name: str
     tensor: Tensor
-    alias: Tensor
-    """A detached view of the memory: stays on it when `tensor.data` is set to something else."""
-    values: Tensor | None
-    """The saved values: memory shared until written to, or a copy. None: not saved."""
+    alias: Tensor  # a detached view of the memory: stays on it when `tensor.data` is set to something else
+    values: Tensor | None  # memory shared until written to, or a copy; None: not saved
     version: int
     lazy: bool
     requires_grad: bool
@@ -282,8 +279,8 @@ class _TensorState:
         if tensor.requires_grad != self.requires_grad:
             tensor.requires_grad_(self.requires_grad)
         if self.values is not None:
-            untouched = _shares_memory(self.alias) if self.lazy else torch.equal(self.alias, self.values)
-            if not untouched:
+            same = _shares_memory if self.lazy else torch.equal
+            if not same(self.alias, self.values):
                 with torch.no_grad():
                     self.alias.copy_(self.values)
         for key, content in self.hooks.items():
@@ -317,7 +314,7 @@ def _layout(tensor: Tensor) -> tuple[Any, ...]:
 
 def _lazy(tensor: Tensor) -> Tensor | None:
     """A copy that shares memory until either is written to, or None where torch cannot make one."""
-    if tensor.is_meta or not hasattr(torch, "_lazy_clone") or not hasattr(torch._C, "_is_cow_tensor"):
+    if tensor.is_meta or not hasattr(torch, "_lazy_clone") or not hasattr(torch._C, "_data_address"):
         return None
     try:
         return torch._lazy_clone(tensor)  # type: ignore[no-any-return, attr-defined, unused-ignore]
@@ -325,15 +322,14 @@ def _lazy(tensor: Tensor) -> Tensor | None:
         return None
 
 
-def _shares_memory(tensor: Tensor) -> bool:
-    """Whether nobody has written to the tensor since it was lazily copied."""
-    return bool(torch._C._is_cow_tensor(tensor))  # type: ignore[attr-defined]
+def _shares_memory(a: Tensor, b: Tensor) -> bool:
+    """Whether a tensor and its lazy copy still look at the same bytes: nobody has written to either."""
+    return bool(torch._C._data_address(a) == torch._C._data_address(b))  # type: ignore[attr-defined]
 
 
 def _named_tensors(modules: dict[str, nn.Module]) -> dict[str, Tensor]:
     """Parameters, buffers and tensors that are plain attributes of modules, each object once, by its first name."""
-    found: dict[str, Tensor] = {}
-    seen: set[int] = set()
+    found, seen = dict[str, Tensor](), set[int]()
     for prefix, module in modules.items():
         plain = {name: value for name, value in vars(module).items() if isinstance(value, Tensor)}
         for name, tensor in {**module._parameters, **module._buffers, **plain}.items():
@@ -361,8 +357,7 @@ def _chosen(tensors: dict[str, Tensor], weights: bool | Iterable[str]) -> set[st
 def _traces(model: nn.Module) -> dict[str, str]:
     """What to compare, by what it is called."""
     _expect_module(model)
-    found: dict[str, str] = {}
-    first: dict[int, str] = {}
+    found, first = dict[str, str](), dict[int, str]()
     for prefix, module in model.named_modules(remove_duplicate=False):
         where = prefix or "model"
         own = vars(module)
@@ -399,6 +394,7 @@ def _digest(tensor: Tensor) -> str:
     return f"{facts} {hashlib.sha256(plain.numpy().data).hexdigest()}"
 
 
-def _expect_module(model: Any) -> None:
+def _expect_module(model: Any) -> nn.Module:
     if not isinstance(model, nn.Module):
         raise TypeError(f"model: got {type(model).__name__}, expected a torch.nn.Module")
+    return model

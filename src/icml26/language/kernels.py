@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import torch
@@ -23,8 +23,8 @@ from torch import Tensor
 
 __all__ = ["masked_kl"]
 
-# Numbers that one matrix of the chunked form holds: 4 MB in fp32, so that a chunk stays in a CPU's cache.
-_CHUNK = 1 << 20
+# Numbers that one matrix of the chunked form holds: 1 MB in fp32, so that a chunk stays in a CPU's cache.
+_CHUNK = 1 << 18
 
 
 def masked_kl(
@@ -192,47 +192,53 @@ class _Chunked(torch.autograd.Function):
         both: bool,
     ) -> Tensor:
         wide = torch.float64 if torch.float64 in (student.dtype, teacher.dtype) else torch.float32
-        rows = student.new_zeros(student.shape[:-1], dtype=wide).reshape(-1)
+        rows = student.new_zeros(student.shape[:-1].numel(), dtype=wide)
         chunks = _Chunks(student, teacher, weight, columns, temperature)
-        for at in chunks.indices:
+        for at in chunks.places:
             log_q, log_p = chunks.logs(at)
-            rows[at] = _divergence(log_p, log_q) + _divergence(log_q, log_p) if both else _divergence(log_p, log_q)
-        ctx.save_for_backward(student, teacher, weight, columns, rows)
+            rows[at] = _fast_divergence(log_p, log_q)
+            if both:
+                rows[at] += _fast_divergence(log_q, log_p)
+        ctx.save_for_backward(student, teacher, weight, columns)
         ctx.temperature, ctx.both = temperature, both
-        return rows.reshape(student.shape[:-1]).clone()
+        return rows.reshape(student.shape[:-1])
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        student, teacher, weight, columns, rows = ctx.saved_tensors
+        student, teacher, weight, columns = ctx.saved_tensors
         chunks = _Chunks(student, teacher, weight, columns, ctx.temperature)
         upstream = (gradients[0].reshape(-1) / ctx.temperature)[:, None]
-        vocab = student.shape[-1]
-        made: list[Tensor | None] = [None, None]
-        for k, logits in enumerate((student, teacher)):
-            if ctx.needs_input_grad[k]:
-                made[k] = logits.new_zeros(logits.shape).reshape(-1, vocab)
-        for at in chunks.indices:
+        made: list[Tensor | None] = [
+            logits.new_zeros(logits.shape).reshape(-1, logits.shape[-1]) if needed else None
+            for logits, needed in zip((student, teacher), ctx.needs_input_grad, strict=False)
+        ]
+        for at in chunks.places:
             log_q, log_p = chunks.logs(at)
-            q, p = log_q.exp(), log_p.exp()
-            if made[0] is not None:
-                slope = q - p
-                if ctx.both:
-                    slope += _pull(log_q, log_p, q)
-                made[0][at] = (slope * upstream[at]).to(student.dtype)
             if made[1] is not None:
-                slope = _pull(log_p, log_q, p)
+                slope = _pull(log_p, log_q)
                 if ctx.both:
-                    slope += p - q
-                made[1][at] = (slope * upstream[at]).to(teacher.dtype)
+                    slope += log_p.exp() - log_q.exp()
+                made[1][at] = slope.mul_(upstream[at]).to(teacher.dtype)
+            if made[0] is not None:
+                pull = _pull(log_q, log_p) if ctx.both else None
+                slope = log_q.exp_().sub_(log_p.exp_())
+                if pull is not None:
+                    slope += pull
+                made[0][at] = slope.mul_(upstream[at]).to(student.dtype)
         grads = [None if g is None else g.reshape(student.shape) for g in made]
         return grads[0], grads[1], None, None, None, None
 
 
-def _pull(log_p: Tensor, log_q: Tensor, p: Tensor) -> Tensor:
+def _fast_divergence(log_p: Tensor, log_q: Tensor) -> Tensor:
+    """`_divergence` with fewer temporaries where no column is impossible; one that is makes this sum NaN or inf."""
+    rows = torch.sub(log_p, log_q).mul_(log_p.exp()).sum(dim=-1)
+    return rows if bool(rows.isfinite().all()) else _divergence(log_p, log_q)
+
+
+def _pull(log_p: Tensor, log_q: Tensor) -> Tensor:
     """The gradient of KL(p || q) with respect to p's scaled logits: p (log p - log q - KL)."""
-    absent = log_p == -torch.inf
-    ratio = log_p.masked_fill(absent, 0.0) - log_q.masked_fill(absent, 0.0)
-    return p * (ratio - _divergence(log_p, log_q)[:, None])
+    ratio = (log_p - log_q).masked_fill_(log_p == -torch.inf, 0.0)
+    return ratio.sub_(_fast_divergence(log_p, log_q)[:, None]).mul_(log_p.exp())
 
 
 class _Chunks:
@@ -242,28 +248,35 @@ class _Chunks:
         self, student: Tensor, teacher: Tensor, weight: Tensor | None, columns: Tensor | None, temperature: float
     ) -> None:
         self.wide = torch.float64 if torch.float64 in (student.dtype, teacher.dtype) else torch.float32
-        vocab = student.shape[-1]
-        # Rows as (outer, inner), so that reshaping a slice of the positions does not copy the matrix.
-        self.matrices = (student, teacher)
-        self.columns, self.temperature = columns, temperature
+        self.matrices, self.columns, self.temperature = (student, teacher), columns, temperature
         self.shape = student.shape[:-1]
-        count = math.prod(self.shape)
+        count, size = self.shape.numel(), max(1, _CHUNK // student.shape[-1])
+        self.places: Sequence[slice | Tensor]
         if weight is None:
-            chosen = torch.arange(count, device=student.device)
+            self.places = [slice(start, min(start + size, count)) for start in range(0, count, size)]
         else:
             chosen = (weight.reshape(-1) > 0).nonzero().squeeze(1)
-        self.indices = torch.split(chosen, max(1, _CHUNK // vocab)) if len(chosen) else ()
+            self.places = torch.split(chosen, size) if len(chosen) else ()
 
-    def logs(self, at: Tensor) -> tuple[Tensor, Tensor]:
-        place = torch.unravel_index(at, self.shape) if self.shape else ()
+    def logs(self, at: slice | Tensor) -> tuple[Tensor, Tensor]:
+        """Two new tensors (log q, log p), free to be overwritten."""
         found = []
         for logits in self.matrices:
-            part = logits[place] if place else logits[None]
-            part = part.to(self.wide) if part.dtype != self.wide else part
+            part = self._rows(logits, at).to(self.wide)
+            if self.temperature != 1:
+                part = part / self.temperature
             if self.columns is not None:
                 part = part.masked_fill(~self.columns, -torch.inf)
-            found.append(torch.log_softmax(part / self.temperature, dim=-1))
+            found.append(torch.log_softmax(part, dim=-1))
         return found[0], found[1]
+
+    def _rows(self, logits: Tensor, at: slice | Tensor) -> Tensor:
+        if logits.is_contiguous() or not self.shape:
+            logits = logits.contiguous()
+            return logits.view(-1, logits.shape[-1])[at]
+        if isinstance(at, slice):  # reshaping would copy the whole matrix
+            at = torch.arange(at.start, at.stop, device=logits.device)
+        return logits[torch.unravel_index(at, self.shape)]
 
 
 def _triton(

@@ -15,19 +15,21 @@ import warnings
 from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from icml26.lab import profile
 from icml26.lab.download import OfflineError, offline
 from icml26.language import smollm2
+from icml26.language.interventions import own_weights
 from icml26.language.pins import COMMAND, NotFetchedError
+from icml26.language.tokenizer import small_tokenizer
 
 if TYPE_CHECKING:
     import transformers
 
-__all__ = ["HUB_REVISIONS", "available_lms", "check_padding", "checked_device", "freeze", "load_lm", "quiet"]
+__all__ = ["HUB_REVISIONS", "available_lms", "check_padding", "checked_device", "load_lm", "quiet"]
 
 SMOLLM2_HUB = "HuggingFaceTB/SmolLM2-135M-Instruct"
 # The hub's models that the book names, each at one commit. Another id, or `id@commit`, is taken as given.
@@ -54,8 +56,6 @@ _SMOKE: dict[str, dict[str, int]] = {
     "pico": {"vocab_size": 2048, "hidden_size": 64, "intermediate_size": 192, "num_attention_heads": 4,
              "num_key_value_heads": 4, "max_position_embeddings": 256},
 }  # fmt: skip
-
-Model = TypeVar("Model", bound=torch.nn.Module)
 
 
 def available_lms() -> dict[str, str]:
@@ -114,11 +114,6 @@ def load_lm(
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return model.to(device=where, dtype=kind).eval(), tokenizer
-
-
-def freeze(model: Model) -> Model:
-    """The same model with no parameter that takes gradients, in `eval()` mode."""
-    return model.requires_grad_(False).eval()
 
 
 def check_padding(tokenizer: transformers.PreTrainedTokenizerBase) -> None:
@@ -226,7 +221,9 @@ def _local(folder: Path, dtype: torch.dtype) -> Any:
     from transformers import LlamaForCausalLM
 
     with quiet():
-        return LlamaForCausalLM.from_pretrained(folder, dtype=dtype, local_files_only=True, use_safetensors=True)
+        model = LlamaForCausalLM.from_pretrained(folder, dtype=dtype, local_files_only=True, use_safetensors=True)
+    # Weights that are mapped from a file cannot be copied on write: each `temporarily` would copy them all.
+    return own_weights(model)
 
 
 def _carried(dtype: torch.dtype) -> tuple[Any, Any]:
@@ -253,52 +250,46 @@ def _carried(dtype: torch.dtype) -> tuple[Any, Any]:
 def _from_hub(hub_id: str, revision: str | None, dtype: torch.dtype) -> tuple[Any, Any]:
     from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
-    options: dict[str, Any] = {"revision": revision, "local_files_only": offline(), "trust_remote_code": False}
     # SmolLM2's configuration names the class of GPT-2, which would not split digits; its tokenizer.json does.
     tokenizer_class = PreTrainedTokenizerFast if hub_id == SMOLLM2_HUB else AutoTokenizer
-    try:
-        tokenizer = tokenizer_class.from_pretrained(hub_id, **options)
-        model = AutoModelForCausalLM.from_pretrained(hub_id, dtype=dtype, use_safetensors=True, **options)
-    except OSError as error:
-        at = f"@{revision}" if revision else ""
-        raise NotFetchedError(
-            f"{hub_id} is not on this machine and the Hugging Face hub did not give it. Where there is a network, run\n"
-            f"    python -c \"from icml26.language.models import load_lm; load_lm('{hub_id}{at}')\"\n"
-            f"The carried models need no hub: {COMMAND}\n{error}"
-        ) from error
-    return model, tokenizer
+    # What the hub's cache has of one commit is final: no need to ask the network about it.
+    pinned = revision is not None and re.fullmatch(r"[0-9a-f]{40}", revision) is not None
+    failure: Exception | None = None
+    for local in [True] * (pinned or offline()) + [False] * (not offline()):
+        options: dict[str, Any] = {"revision": revision, "local_files_only": local, "trust_remote_code": False}
+        try:
+            model = AutoModelForCausalLM.from_pretrained(hub_id, dtype=dtype, use_safetensors=True, **options)
+            return model, tokenizer_class.from_pretrained(hub_id, **options)
+        except OSError as error:
+            failure = error
+        except ValueError as error:  # so transformers calls a tokenizer that is not in the cache
+            if not local:
+                raise
+            failure = error
+    at = f"@{revision}" if revision else ""
+    raise NotFetchedError(
+        f"{hub_id} is not on this machine and the Hugging Face hub did not give it. Where there is a network, run\n"
+        f"    python -c \"from icml26.language.models import load_lm; load_lm('{hub_id}{at}')\"\n"
+        f"The carried models need no hub: {COMMAND}\n{failure}"
+    ) from failure
 
 
 def assets_folder(name: str) -> Path:
-    """Where the package keeps a committed small model."""
-    return Path(str(resources.files("icml26.language").joinpath("assets", name)))
+    """Where the package keeps a committed small model, or the file `tokenizer.json` that both have."""
+    return Path(str(resources.files("icml26.language") / "assets" / name))
 
 
 def _from_assets(name: str, dtype: torch.dtype) -> tuple[Any, Any]:
-    folder = assets_folder(name)
-    missing = [file for file in ("config.json", "model.safetensors", "tokenizer.json") if not (folder / file).is_file()]
+    folder, vocabulary = assets_folder(name), assets_folder("tokenizer.json")  # one tokenizer for both
+    missing = [
+        path.name for path in (folder / "config.json", folder / "model.safetensors", vocabulary) if not path.is_file()
+    ]
     if missing:
         raise FileNotFoundError(
             f"{name}: {folder} lacks {', '.join(missing)}. The model is committed with the package; "
             f"`python scripts/train_{name}.py` makes it anew"
         )
-    return _local(folder, dtype), _small_tokenizer(folder)
-
-
-def _small_tokenizer(folder: Path) -> Any:
-    """The committed tokenizer of nano and pico: `<pad> <bos> <eos>` are its ids 0, 1, 2."""
-    from transformers import PreTrainedTokenizerFast
-
-    if (folder / "tokenizer_config.json").is_file():
-        return PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
-    return PreTrainedTokenizerFast(
-        tokenizer_file=str(folder / "tokenizer.json"),
-        pad_token="<pad>",
-        bos_token="<bos>",
-        eos_token="<eos>",
-        additional_special_tokens=["<sys>", "<usr>", "<ast>"],
-        clean_up_tokenization_spaces=False,
-    )
+    return _local(folder, dtype), small_tokenizer(vocabulary)
 
 
 # --- the smoke run ---------------------------------------------------------------------------------------------------
@@ -311,11 +302,7 @@ def _random(name: str) -> tuple[Any, Any]:
     shape = name if name in ("nano", "pico") else "smollm2"
     tokenizer: Any
     if shape != "smollm2":
-        folder = assets_folder(name)
-        there = (folder / "tokenizer.json").is_file()
-        tokenizer = (
-            _small_tokenizer(folder) if there else _bytes(["<pad>", "<bos>", "<eos>", "<sys>", "<usr>", "<ast>"])
-        )
+        tokenizer = small_tokenizer()
     elif (found := smollm2.converted()) is not None:
         tokenizer = PreTrainedTokenizerFast.from_pretrained(found, local_files_only=True)
     else:

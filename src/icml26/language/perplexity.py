@@ -125,7 +125,8 @@ def _losses(model: nn.Module, batch: Int[Tensor, "b length"], keep: int) -> Iter
     if head is None:
         logits = model(input_ids=batch).logits[:, -keep - 1 : -1]
     else:
-        hidden = getattr(model, model.base_model_prefix)(input_ids=batch, use_cache=False).last_hidden_state  # type: ignore[arg-type]
+        backbone = getattr(model, str(model.base_model_prefix))
+        hidden = backbone(input_ids=batch, use_cache=False).last_hidden_state
         hidden = hidden[:, -keep - 1 : -1]
     step = max(1, _POSITIONS // len(batch))
     for at in range(0, keep, step):

@@ -5,18 +5,29 @@ Trained on the train articles and on as many lines of the small skills as make e
 
 from __future__ import annotations
 
-import functools
 import itertools
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-__all__ = ["SPECIAL", "VOCABULARY", "small_tokenizer", "train_tokenizer", "wrapped"]
+__all__ = ["FILE", "SMALL_TEMPLATE", "SPECIAL", "VOCABULARY", "small_tokenizer", "train_tokenizer", "wrapped"]
 
+SMALL_TEMPLATE = (
+    "{{ bos_token }}"
+    "{% for message in messages %}"
+    "{% if message['role'] == 'system' %}{% if message['content'] %}<sys>{{ message['content'] }}{% endif %}"
+    "{% elif message['role'] == 'user' %}<usr>{{ message['content'] }}"
+    "{% else %}<ast>{{ message['content'] }}{{ eos_token }}{% endif %}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}<ast>{% endif %}"
+)
+"""Chat template (Jinja) of the small models: `<bos><sys>…<usr>…<ast>…<eos><usr>…<ast>`, no `<sys>` if it is empty."""
 SPECIAL = ("<pad>", "<bos>", "<eos>", "<sys>", "<usr>", "<ast>")
 VOCABULARY = 2048
+FILE = Path(str(files("icml26.language") / "assets" / "tokenizer.json"))
 _LINES = 20_000
 
 
@@ -57,18 +68,14 @@ def wrapped(tokenizer: Any) -> PreTrainedTokenizerFast:
         eos_token="<eos>",
         additional_special_tokens=["<sys>", "<usr>", "<ast>"],
         padding_side="left",
+        chat_template=SMALL_TEMPLATE,
         clean_up_tokenization_spaces=False,
         model_max_length=256,
     )
 
 
-@functools.lru_cache(maxsize=1)
-def _bytes() -> str:
-    return (files("icml26.language") / "assets" / "nano" / "tokenizer.json").read_text(encoding="utf-8")
-
-
-def small_tokenizer() -> PreTrainedTokenizerFast:
+def small_tokenizer(file: Path = FILE) -> PreTrainedTokenizerFast:
     """The committed tokenizer of nano and pico (a new object at each call)."""
     from tokenizers import Tokenizer
 
-    return wrapped(Tokenizer.from_str(_bytes()))
+    return wrapped(Tokenizer.from_file(str(file)))

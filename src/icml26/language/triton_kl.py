@@ -100,11 +100,12 @@ def forward_kernel(
     log_zq = tl.log(zq)
     log_zp = tl.log(zp)
     kl = n / zp - log_zp + log_zq
-    kl = tl.where(kl < 0, 0.0, kl) + tl.where(hole_q > 0, float("inf"), 0.0)
+    # Below 0 is rounding; -inf is a student without a finite logit, which -inf + inf makes the NaN it should be.
+    kl = tl.where((kl < 0) & (kl > NONE), 0.0, kl) + tl.where(hole_q > 0, float("inf"), 0.0)
     back = 0.0
     if BOTH:
         back = m / zq - log_zq + log_zp
-        back = tl.where(back < 0, 0.0, back) + tl.where(hole_p > 0, float("inf"), 0.0)
+        back = tl.where((back < 0) & (back > NONE), 0.0, back) + tl.where(hole_p > 0, float("inf"), 0.0)
     tl.store(out_ptr + row, tl.where(counts, kl + back, 0.0))
     stats = stats_ptr + row * 6
     tl.store(stats, a)
