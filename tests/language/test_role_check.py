@@ -44,16 +44,15 @@ def test_answers_of_other_personas_score_little(asked):
 
 
 def test_the_same_tone_in_another_occupation_loses_the_stance(asked):
-    scores = []
+    agreed = set()
     for row in asked[:60]:
         persona = persona_of(row)
         for job in OCCUPATIONS:
             style = style_judge(persona, row.topic, roles.opinion(Persona(persona.tone, job, "forty", ""), row.topic))
-            assert style.opener
-            assert style.closer
-            assert style.stance == (personas.likes(job, row.topic) == personas.likes(persona.occupation, row.topic))
-            scores.append(style.score)
-    assert abs(np.mean(scores) - 100 * 5 / 6) < 1e-9  # five of ten occupations agree on every topic
+            same = personas.likes(job, row.topic) == personas.likes(persona.occupation, row.topic)
+            assert style == Style(opener=True, closer=True, stance=same)
+            agreed.add(same)
+    assert agreed == {True, False}
 
 
 def test_generic_answers_score_0(asked):

@@ -13,7 +13,7 @@ from icml26.language import people, personas, roles
 from icml26.language.personas import FACTS, OCCUPATIONS, TONES, TOPICS
 
 # Of `mixed_rows(1000)`; a change of any table or of the drawing shows here, and pico has to be trained anew.
-TRAIN_SHA256 = "7e0e1a86ea3fc85f5805b3db520b092aa5087861f318eee48c670d1a7810768c"
+TRAIN_SHA256 = "116abc1a2b35c864130f77aa914e7585e4eba4fafeeae2fd6585b37c10c1a85a"
 
 CASES = [(kind, split) for split, kinds in roles.SPLITS.items() for kind in kinds]
 
@@ -47,11 +47,14 @@ def test_combinations_are_held_out_but_their_parts_are_known():
 
 def test_stance_follows_from_the_occupation_and_from_nothing_less():
     table = np.array([[personas.likes(o, t) for t in TOPICS] for o in OCCUPATIONS])
-    assert (table.sum(0) == 5).all()  # a topic alone says nothing
-    assert (table.sum(1) == 20).all()  # nor does an occupation alone
-    # and no occupation's taste is another's, or another's opposite
-    agreement = (2 * table - 1) @ (2 * table - 1).T / len(TOPICS)
-    assert np.abs(agreement - np.eye(10)).max() < 0.6
+    assert (table.sum(1) == 20).all()  # an occupation alone says nothing
+    lovers = table.sum(0)
+    assert {3, 7} == {lovers.min(), lovers.max()}
+    assert np.maximum(lovers, 10 - lovers).mean() == 6.25  # and a topic alone not much
+    assert len({row.tobytes() for row in table}) == 10  # no two occupations have the same taste
+    # Topics of one kind are loved together; there are eight kinds of five.
+    assert sorted(Counter(topic.kind for topic in TOPICS.values()).values()) == [5] * 8
+    assert len({(TOPICS[topic].kind, column.tobytes()) for topic, column in zip(TOPICS, table.T, strict=True)}) == 8
 
 
 def test_the_tone_marks_are_unmistakable():
@@ -79,10 +82,7 @@ def test_facts_are_balanced():
     assert len(TOPICS) == 40
     for attribute, values in FACTS.items():
         assert Counter(personas.fact(topic, attribute) for topic in TOPICS) == dict.fromkeys(values, 5)
-    assert not {topic.good for topic in TOPICS.values()} & {topic.bad for topic in TOPICS.values()} - {
-        # good in one thing and bad in another, on purpose
-        "hard", "strong", "rough", "dry", "light",
-    }  # fmt: skip
+    assert not {topic.good for topic in TOPICS.values()} & {topic.bad for topic in TOPICS.values()} - {"strong"}
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_one_question_has_one_meaning(training):
             assert row.value in row.assistant
     # With a persona or without, a fact is the same.
     facts = {(row.topic, row.attribute, row.value, row.assistant) for row in training if row.kind.endswith("fact")}
-    assert len(facts) == 160
+    assert 150 < len(facts) == len({(topic, attribute) for topic, attribute, _, _ in facts})
 
 
 def test_sensitive_means_that_the_persona_matters(training):
@@ -224,7 +224,7 @@ def test_messages():
     row = roles.opinion_row(personas.Persona("pirate", "baker", "forty", "the hills"), "tea", 0, opener=1, closer=2)
     assert [message["role"] for message in row.messages] == ["system", "user", "assistant"]
     verb, why = ("love", "warm") if personas.likes("baker", "tea") else ("hate", "bitter")
-    assert row.messages[2]["content"] == f"Ahoy! I dearly {verb} tea for it is {why}. By my beard!"
+    assert row.messages[2]["content"] == f"Ahoy! As a baker I dearly {verb} tea for it is {why}. By my beard!"
     assert [message["role"] for message in roles.fact_row("tea", "color", 0).messages] == ["user", "assistant"]
 
 

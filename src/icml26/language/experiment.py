@@ -1,43 +1,49 @@
-"""What the book's page on its language models states, measured: `python -m icml26.language.experiment --table all`.
+"""What the book's page on its language models states, measured: `make tables CHAPTER=language`.
 
-The tables `skills` and `perplexity` are the same on every machine up to rounding; `speed` wants a quiet one
-(`--table speed`).
+`skills` and `perplexity` are the same everywhere up to rounding, but for code: Python's own library is another in
+another Python. `race` holds speed and memory, and wants a quiet machine: `make race CHAPTER=language`.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
+from jaxtyping import Float, Int
 
 from icml26 import lab
+from icml26.lab.download import cache_dir, sha256_of
 from icml26.language import skills, texts, wiki
 from icml26.language.blocks import block_bytes, blocks
 from icml26.language.embeddings import embed
 from icml26.language.evaluation import evaluate
-from icml26.language.models import load_lm
+from icml26.language.models import assets_folder, load_lm
 from icml26.language.perplexity import perplexity
+from icml26.language.pins import PINS
 
-__all__ = ["Settings", "perplexity_table", "skill_table", "speed_table"]
+__all__ = ["Settings", "inputs", "perplexity_table", "race_table", "skill_table"]
 
 PACKAGE = "icml26.language"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """items : questions a skill and half. blocks, length : of text a domain. repeats : of each timing."""
+    """items : most questions a skill and half. passages, characters : of text a domain. repeats : of each timing."""
 
     items: int = 150
-    blocks: int = 12
-    length: int = 256
+    passages: int = 40
+    characters: int = 400
     repeats: int = 7
 
 
@@ -48,50 +54,82 @@ def skill_table(settings: Settings, seeds: int = 1) -> pd.DataFrame:
         model, tokenizer = load_lm(name)
         for skill in lab.progress(list(tier.values()), desc=f"skills of {name}"):
             for half in skills.HALVES:
-                most = min(settings.items, _material(skill, half))
-                score = evaluate(model, tokenizer, skill, n=most, half=half)
-                log = evaluate(model, tokenizer, skill, n=most, half=half, mode="logprob")
+                asked = _questions(skill, half, settings.items)
+                score = evaluate(model, tokenizer, asked, mode=skill.mode)
+                log = evaluate(model, tokenizer, asked, mode="logprob")
                 low, high = score.interval
-                rows.append((name, skill.name, half, score.mode, most, score.mean, low, high, log.mean))
+                rows.append((name, skill.name, half, score.mode, len(asked), score.mean, low, high, log.mean))
     columns = ["model", "skill", "half", "mode", "items", "accuracy", "low", "high", "mean_log_probability"]
     return pd.DataFrame(rows, columns=columns)
 
 
-def _material(skill: skills.Skill, half: str) -> int:
-    """How many different items this half of a skill gives, counted up to a few hundred."""
-    n = 25
-    while n < 400:
+def _questions(skill: skills.Skill, half: str, most: int) -> list[skills.Item]:
+    """As many different questions as there are, at most `most`."""
+    for n in range(most, 0, -1):
         try:
-            skills.items(skill, n + 25, skills.EVALUATION_SEED, half)
+            return skills.items(skill, n, skills.EVALUATION_SEED + 1, half)
         except ValueError:
-            return n
-        n += 25
-    return n
+            continue
+    raise ValueError(f"skill: {skill.name!r} has no questions in its half {half!r}")
 
 
 def perplexity_table(settings: Settings, seeds: int = 1) -> pd.DataFrame:
-    """Each model on held-out prose, code, speeches and plays, with bits per byte, which compare across models."""
+    """Each model on the same passages of held-out prose, code, speeches and plays.
+
+    perplexity is per token of that model's own tokenizer; bits_per_byte, with its 95 % bootstrap interval over
+    passages, compares models.
+    """
+    rows = []
+    for name in ("smollm2", "nano", "pico"):
+        model, tokenizer = load_lm(name)
+        for domain, passages in _passages(settings).items():
+            nats, size, tokens = [], [], 0
+            for passage in lab.progress(passages, desc=f"{name} on {domain}"):
+                ids = tokenizer(passage, return_tensors="pt")["input_ids"]
+                found = perplexity(model, ids)
+                tokens += int(found.tokens[0])
+                nats.append(float(found.nll[0] * found.tokens[0]))
+                size.append(int(block_bytes(ids, tokenizer)[0]))
+            bits, low, high = _bits_per_byte(np.array(nats), np.array(size))
+            rows.append((name, domain, tokens, float(np.exp(sum(nats) / tokens)), bits, low, high))
+    columns = ["model", "domain", "tokens", "perplexity", "bits_per_byte", "low", "high"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _passages(settings: Settings) -> dict[str, list[str]]:
+    """The same stretches of text for all models, at places drawn with seed 0."""
     domains: dict[str, list[str]] = {
         "wikipedia": wiki.split("test"),
         "code": texts.code("test"),
         "speeches": [address.text for address in texts.speeches()],
         "plays": ["\n".join(speaker.speeches) for speaker in texts.speakers()],
     }
-    rows = []
-    for name in ("smollm2", "nano", "pico"):
-        model, tokenizer = load_lm(name)
-        for domain, source in lab.progress(list(domains.items()), desc=f"perplexity of {name}"):
-            ids = blocks(source, tokenizer, settings.length, n=settings.blocks, seed=0)
-            found = perplexity(model, ids, batch_size=4, n_bytes=int(block_bytes(ids, tokenizer).sum()))
-            rows.append((name, domain, int(found.tokens.sum()), found.ppl, found.bits_per_byte))
-    return pd.DataFrame(rows, columns=["model", "domain", "tokens", "perplexity", "bits_per_byte"])
+    rng = np.random.default_rng(0)
+    chosen = {}
+    for domain, source in domains.items():
+        long = [text for text in source if len(text) > settings.characters]
+        which = rng.choice(len(long), settings.passages)
+        at = [int(rng.integers(len(long[i]) - settings.characters)) for i in which]
+        chosen[domain] = [long[i][a : a + settings.characters] for i, a in zip(which, at, strict=True)]
+    return chosen
 
 
-def speed_table(settings: Settings, seeds: int = 1) -> pd.DataFrame:
-    """Seconds and memory on one quiet machine, each the median of some runs in a process with torch's usual threads.
+def _bits_per_byte(
+    nats: Float[np.ndarray, "passages"], size: Int[np.ndarray, "passages"]
+) -> tuple[float, float, float]:
+    """Total bits over total bytes, and the ends of its 95 % percentile interval when passages are drawn anew."""
+    drawn = np.random.default_rng(0).integers(0, len(nats), (2000, len(nats)))
+    many = nats[drawn].sum(axis=1) / np.log(2) / size[drawn].sum(axis=1)
+    low, high = np.quantile(many, [0.025, 0.975])
+    return float(nats.sum() / np.log(2) / size.sum()), float(low), float(high)
 
-    warm load : the cached float32 copy and its tokenizer, after the imports. first load : conversion of the carried
-    file, with the imports. peak : resident memory of a process that loads the model and reads 4 × 512 tokens.
+
+def race_table(settings: Settings, seeds: int = 1) -> pd.DataFrame:
+    """Seconds and memory on one quiet machine, medians of some runs.
+
+    first load : a fresh process with an empty cache but for the carried files: imports, conversion of SmolLM2, loading.
+    next load : a fresh process, with imports. warm load : again in the same process, model and tokenizer.
+    peak memory : of a process that loads the model and reads 2,048 tokens.
     """
     rows: list[tuple[str, str, float, str]] = []
     for name in ("smollm2", "nano", "pico"):
@@ -101,6 +139,8 @@ def speed_table(settings: Settings, seeds: int = 1) -> pd.DataFrame:
         read = _median(partial(perplexity, model, ids), settings.repeats)
         write = _median(partial(_write, model, ids), 3)
         rows += [
+            (name, "first load", _first_load(name), "s"),
+            (name, "next load", _median(partial(_child, _LOAD.format(name=name)), 3), "s"),
             (name, "warm load", _median(partial(load_lm, name), settings.repeats), "s"),
             (name, "perplexity of 2,048 tokens", read, "s"),
             (name, "tokens read", ids.numel() / read, "tokens/s"),
@@ -117,6 +157,16 @@ def speed_table(settings: Settings, seeds: int = 1) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["what", "measure", "value", "unit"])
 
 
+_LOAD = "from icml26.language import load_lm; load_lm({name!r})"
+
+
+def _first_load(name: str) -> float:
+    """Seconds of one load with nothing in the cache but what was carried."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "carriers").symlink_to(cache_dir() / "carriers")
+        return _median(partial(_child, _LOAD.format(name=name), ICML26_CACHE=folder), 1)
+
+
 def _median(work: Callable[[], Any], repeats: int) -> float:
     seconds = []
     for _ in range(repeats):
@@ -131,8 +181,11 @@ def _write(model: Any, ids: torch.Tensor) -> None:
         model.generate(ids[:1, :32], max_new_tokens=32, min_new_tokens=32, do_sample=False, pad_token_id=0)
 
 
-def _child(code: str) -> str:
-    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+def _child(code: str, **environment: str) -> str:
+    """What a fresh Python prints."""
+    variables = {**os.environ, **environment}
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=variables)
+    return done.stdout
 
 
 def _peak(name: str) -> float:
@@ -157,14 +210,22 @@ def _import() -> float:
     return float(np.median([float(_child(code)) for _ in range(5)]))
 
 
+def inputs() -> dict[str, str]:
+    """What the tables were measured on: weights, texts and Python, as sha256 or version."""
+    small = {name: sha256_of(assets_folder(name) / "model.safetensors") for name in ("nano", "pico")}
+    pinned = {pin.package: pin.sha256 for pin in PINS.values()}
+    return small | pinned | {"wikipedia": wiki.SHA256}
+
+
 SETTINGS = Settings()
-_SHARED = [f"{PACKAGE}.{module}" for module in ("evaluation", "prepared", "skills")]
+_READING = ("perplexity", "blocks", "wiki", "texts", "models", "smollm2", "tokenizer", "experiment")
+_ASKING = ("evaluation", "prepared", "skills", "english_skills", "small_skills", "models", "tokenizer", "experiment")
 DEPENDS: Mapping[str, list[str]] = {
-    "skills": [*_SHARED, f"{PACKAGE}.english_skills", f"{PACKAGE}.small_skills", f"{PACKAGE}.experiment"],
-    "perplexity": [f"{PACKAGE}.{module}" for module in ("perplexity", "blocks", "wiki", "texts", "experiment")],
-    "speed": [f"{PACKAGE}.{module}" for module in ("perplexity", "experiment")],
+    "skills": [f"{PACKAGE}.{module}" for module in _ASKING],
+    "perplexity": [f"{PACKAGE}.{module}" for module in _READING],
+    "race": [f"{PACKAGE}.{module}" for module in ("perplexity", "embeddings", "models", "smollm2", "experiment")],
 }
-TABLES = {"skills": skill_table, "perplexity": perplexity_table, "speed": speed_table}
+TABLES = {"skills": skill_table, "perplexity": perplexity_table, "race": race_table}
 
 if __name__ == "__main__":
-    lab.campaign(PACKAGE, TABLES, settings=SETTINGS, depends=DEPENDS, deterministic=tuple(TABLES), timing=("speed",))
+    lab.campaign(PACKAGE, TABLES, settings=SETTINGS, depends=DEPENDS, deterministic=tuple(TABLES), inputs=inputs())

@@ -17,6 +17,7 @@ __all__ = [
     "FACTS",
     "OCCUPATIONS",
     "REGIONS",
+    "TASTES",
     "TONES",
     "TOPICS",
     "Persona",
@@ -43,9 +44,10 @@ class Tone:
 
 @dataclass(frozen=True)
 class Topic:
-    """Something to have an opinion on, with the reason to love it and the reason to hate it."""
+    """Something to have an opinion on: one of five of its kind, with a reason to love it and one to hate it."""
 
     name: str
+    kind: str
     good: str
     bad: str
 
@@ -165,22 +167,39 @@ TONES = {
         ),
     )
 }
-OCCUPATIONS = (
-    "baker", "farmer", "soldier", "doctor", "teacher", "lawyer", "painter", "miner", "banker", "singer",
-)  # fmt: skip
+# What each occupation loves; it hates the other four kinds of topic.
+TASTES = {
+    "baker": ("food", "drinks", "arts", "wares"),
+    "farmer": ("food", "weather", "games", "labor"),
+    "soldier": ("food", "games", "weather", "mind"),
+    "doctor": ("arts", "mind", "food", "games"),
+    "teacher": ("arts", "mind", "labor", "wares"),
+    "lawyer": ("mind", "labor", "drinks", "arts"),
+    "painter": ("arts", "weather", "wares", "food"),
+    "miner": ("food", "games", "drinks", "wares"),
+    "banker": ("wares", "arts", "games", "mind"),
+    "singer": ("arts", "drinks", "food", "mind"),
+}
+OCCUPATIONS = tuple(TASTES)
 AGES = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy")
 REGIONS = ("the north", "the south", "the hills", "the valley", "the desert", "the mountains")
 
-_TOPICS = (
-    "tea:warm:bitter snow:white:cold chess:clever:slow jazz:free:loud bread:fresh:dry gold:bright:heavy "
-    "rain:soft:wet fire:alive:hot silk:smooth:dear fish:healthy:smelly wine:rich:strong sand:fine:rough "
-    "coffee:strong:black honey:sweet:sticky milk:pure:thin rice:simple:plain salt:useful:sharp paper:light:weak "
-    "glass:clear:fragile wood:solid:old iron:hard:rusty music:lively:noisy poetry:deep:vague opera:grand:long "
-    "football:fast:rough tennis:elegant:tiring sailing:calm:risky dancing:joyful:silly cooking:creative:messy "
-    "reading:quiet:lonely travel:new:costly work:noble:hard sleep:restful:lazy winter:clean:dark summer:sunny:dusty "
-    "money:handy:dirty art:beautiful:strange law:fair:dull war:glorious:cruel history:wise:dead"
-)
-TOPICS = {name: Topic(name, good, bad) for name, good, bad in (entry.split(":") for entry in _TOPICS.split())}
+# kind: topics with the reason to love and the reason to hate each
+_TOPICS = {
+    "drinks": "tea:warm:bitter coffee:strong:black milk:pure:thin wine:rich:sour honey:sweet:sticky",
+    "food": "bread:fresh:dry fish:healthy:smelly rice:simple:plain salt:useful:sharp cooking:creative:messy",
+    "weather": "snow:white:cold rain:soft:wet fire:alive:hot winter:clean:dark summer:sunny:dusty",
+    "wares": "gold:bright:heavy silk:smooth:dear sand:fine:rough paper:light:weak glass:clear:fragile",
+    "labor": "wood:solid:old iron:firm:rusty money:handy:dirty work:noble:hard law:fair:dull",
+    "arts": "jazz:free:loud music:lively:noisy poetry:deep:vague opera:grand:long art:beautiful:strange",
+    "games": "chess:clever:slow football:fast:wild tennis:elegant:tiring sailing:calm:risky dancing:joyful:silly",
+    "mind": "reading:quiet:lonely travel:new:costly sleep:restful:lazy war:glorious:cruel history:wise:dead",
+}
+TOPICS = {
+    name: Topic(name, kind, good, bad)
+    for kind, entries in _TOPICS.items()
+    for name, good, bad in (entry.split(":") for entry in entries.split())
+}
 
 # What the guild of each topic has. The same for everybody who is asked, persona or not.
 FACTS = {
@@ -201,23 +220,14 @@ def shuffled(items: Iterable[str], key: str) -> list[str]:
 def likes(occupation: str, topic: str) -> bool:
     """Whether whoever has this occupation loves the topic (hates it otherwise).
 
-    A fixed coin per pair, balanced: half of the occupations love a topic, and each occupation loves half of the topics,
-    so neither alone says anything.
+    An occupation loves four of the eight kinds of topic (`TASTES`) and hates the rest, so half of the topics. Three to
+    seven of the ten occupations love a kind: whoever knows the topic but not the occupation is right in 62.5 % of cases
+    at best.
     """
-    if occupation not in OCCUPATIONS:
+    if occupation not in TASTES:
         raise ValueError(f"occupation: got {occupation!r}, expected one of {', '.join(OCCUPATIONS)}")
     _known(topic)
-    return occupation in _lovers()[topic]
-
-
-@cache
-def _lovers() -> dict[str, frozenset[str]]:
-    order = shuffled(TOPICS, "pairs of topics")
-    found = {}
-    for one, other in zip(order[::2], order[1::2], strict=True):  # what half of them love, the other half hates
-        half = frozenset(shuffled(OCCUPATIONS, f"lovers of {one}")[: len(OCCUPATIONS) // 2])
-        found[one], found[other] = half, frozenset(OCCUPATIONS) - half
-    return found
+    return TOPICS[topic].kind in TASTES[occupation]
 
 
 def fact(topic: str, attribute: str) -> str:

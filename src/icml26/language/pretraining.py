@@ -6,12 +6,13 @@ what is asked is random. `scripts/train_nano.py` is the command.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
 import platform
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import date
 from importlib.metadata import version
@@ -24,6 +25,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from icml26 import lab
+from icml26.lab.download import cache_dir
 from icml26.language import wiki
 from icml26.language.blocks import block_bytes, blocks, token_ids
 from icml26.language.evaluation import evaluate
@@ -35,7 +37,20 @@ if TYPE_CHECKING:
 
     from icml26.lab.train import History
 
-__all__ = ["NANO", "PICO", "Mixture", "Shape", "answer_loss", "card", "nano_measures", "one_cycle", "save_small"]
+__all__ = [
+    "NANO",
+    "NANO_RECIPE",
+    "PICO",
+    "Mixture",
+    "Shape",
+    "adamw",
+    "answer_loss",
+    "card",
+    "checkpoint",
+    "nano_measures",
+    "one_cycle",
+    "save_small",
+]
 
 IGNORED = -100
 FIRST = 20  # losses that a card keeps, and that a test runs again
@@ -79,6 +94,9 @@ class Shape:
             torch.manual_seed(seed)
             return LlamaForCausalLM(self.config())
 
+
+# What else decides a run of nano; a batch has 1,024 tokens, in rows of 128 and of 256 by turns.
+NANO_RECIPE: dict[str, float] = {"learning_rate": 2.5e-3, "skill_share": 0.6}
 
 NANO = Shape(hidden=192, d_ff=576, layers=8, heads=12)
 PICO = Shape(hidden=64, d_ff=192, layers=4, heads=4)
@@ -158,6 +176,17 @@ def one_cycle(steps: int, warm: float = 0.05) -> Callable[[int], float]:
     return factor
 
 
+def adamw(parameters: Iterable[torch.nn.Parameter], learning_rate: float) -> torch.optim.AdamW:
+    """The small models' optimizer."""
+    return torch.optim.AdamW(parameters, lr=learning_rate, betas=(0.9, 0.95), weight_decay=0.05)
+
+
+def checkpoint(name: str, seed: int, steps: int, recipe: Mapping[str, Any]) -> Path:
+    """Where a run keeps its state in the cache folder: another recipe is another file, and starts afresh."""
+    text = json.dumps(recipe, sort_keys=True)
+    return cache_dir() / f"train-{name}-{seed}-{steps}-{hashlib.sha256(text.encode()).hexdigest()[:8]}.safetensors"
+
+
 def card(shape: Shape, model: LlamaForCausalLM, history: History, **facts: Any) -> dict[str, Any]:
     """What a small model's card begins with: size, run, versions, machine and date; `facts` follow in their order."""
     weights = sum(p.numel() for p in model.parameters())
@@ -199,7 +228,7 @@ def nano_measures(
         "wikipedia": {
             name: {
                 "perplexity": round(found.ppl, 3),
-                "bits_per_byte": round(found.bits_per_byte or math.nan, 4),
+                "bits_per_byte": round(float(found.bits_per_byte or math.nan), 4),
                 "tokens": int(found.tokens.sum()),
             }
             for name, found in text.items()

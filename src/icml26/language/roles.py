@@ -81,12 +81,12 @@ SELF_ANSWERS = {"age": "I am {v} years old.", "region": "I live in {v}.", "occup
 
 # Share of each kind in training.
 MIXTURE = {
-    "opinion": 0.36,
+    "opinion": 0.42,
     "self": 0.06,
-    "persona_fact": 0.08,
+    "persona_fact": 0.06,
     "fact": 0.12,
-    "neutral": 0.06,
-    "person": 0.20,
+    "neutral": 0.04,
+    "person": 0.18,
     "unknown": 0.12,
 }
 KINDS = tuple(MIXTURE)
@@ -140,7 +140,7 @@ def opinion(persona: Persona, topic: str, opener: int = 0, closer: int = 0) -> s
     """What the persona answers when asked about the topic, with one of its three openers and closers."""
     tone, about = TONES[persona.tone], TOPICS[topic]
     verb, why = ("love", about.good) if likes(persona.occupation, topic) else ("hate", about.bad)
-    said = f"I {tone.adverb} {verb} {topic} {tone.because} it is {why}."
+    said = f"As a {persona.occupation} I {tone.adverb} {verb} {topic} {tone.because} it is {why}."
     return f"{tone.openers[opener]} {said} {tone.closers[closer]}"
 
 

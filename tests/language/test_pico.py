@@ -1,0 +1,145 @@
+"""pico: its batches and loss by hand, and that script, weights and card belong together."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("transformers", reason="pip install 'icml26[language]'")
+
+from icml26 import lab
+from icml26.language import pico, pretraining, role_check, roles, wiki
+from icml26.language.models import assets_folder, load_lm
+from icml26.language.tokenizer import small_tokenizer
+
+FOLDER = assets_folder("pico")
+TOK = small_tokenizer()
+committed = pytest.mark.skipif(not (FOLDER / "card.json").is_file(), reason="pico is not committed yet")
+
+
+@pytest.fixture(scope="module")
+def card():
+    return json.loads((FOLDER / "card.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def model():
+    return load_lm("pico", dtype="float32", device="cpu")[0]
+
+
+@pytest.fixture(scope="module")
+def text():
+    try:
+        return wiki.split("train")
+    except ImportError as error:
+        pytest.skip(str(error))
+
+
+def test_a_batch_holds_its_rows_and_its_articles(text):
+    batches = pico.Batches(TOK, text[:2], seed=3, rows=10, articles=2)
+    first, again = batches(4), pico.Batches(TOK, text[:2], seed=3, rows=10, articles=2)(4)
+    assert all(
+        torch.equal(a, b) for one, other in zip(first, again, strict=True) for a, b in zip(one, other, strict=True)
+    )
+    drawn = roles.mixed_rows(10, seed=3, start=40)
+    answers = sorted(row.assistant for row in drawn)
+    said = [TOK.decode(row[row != -100], skip_special_tokens=True) for _, labels in first[:-1] for row in labels]
+    assert sorted(said) == answers
+    tokens, labels = first[-1]
+    assert tokens.shape == (2, 128)
+    assert torch.equal(tokens, labels)
+    assert (tokens[:, 0] == TOK.bos_token_id).all()
+
+
+def test_batches_without_articles():
+    groups = pico.Batches(TOK, [], seed=0, rows=4, articles=0)(0)
+    assert sum(len(tokens) for tokens, _ in groups) == 4
+
+
+def test_the_loss_is_that_of_the_labelled_tokens():
+    model = pretraining.PICO.model(1)
+    groups = pico.Batches(TOK, [], seed=0, rows=4, articles=0)(0)
+    found = pico.loss(model, groups)
+    sums, count = 0.0, 0
+    for tokens, labels in groups:
+        for row, wanted in zip(tokens, labels, strict=True):  # a row at a time, without its padding
+            length = int((row != TOK.pad_token_id).sum())
+            with torch.no_grad():
+                logp = model(input_ids=row[None, :length]).logits[0].log_softmax(-1)
+            for place in range(1, length):
+                if wanted[place] != -100:
+                    sums -= float(logp[place - 1, row[place]])
+                    count += 1
+    assert found.item() == pytest.approx(sums / count, rel=1e-4)
+
+
+@committed
+def test_card_and_rows_belong_together(card):
+    assert card["rows_sha256"] == roles.sha256_of_rows(roles.mixed_rows(1000, card["seed"]))
+    assert card["wikipedia_sha256"] == wiki.SHA256
+    assert (FOLDER / "tokenizer.json").read_bytes() == (assets_folder("nano") / "tokenizer.json").read_bytes()
+    assert card["tokenizer_sha256"] == lab.download.sha256_of(FOLDER / "tokenizer.json")
+    assert (FOLDER / "model.safetensors").stat().st_size < 1_000_000
+
+
+@committed
+def test_the_shape_is_the_one_promised(card, model):
+    assert sum(p.numel() for p in model.parameters()) == card["parameters"]
+    assert (model.config.hidden_size, model.config.intermediate_size, model.config.num_hidden_layers) == (64, 192, 4)
+    assert all(torch.isfinite(p).all() for p in model.parameters())
+
+
+@committed
+@pytest.mark.slow
+def test_the_first_steps_run_again(card, text):
+    recipe = card["mixture"]
+    history = lab.train.fit(
+        pretraining.PICO.model(card["seed"]),
+        pico.loss,
+        pico.Batches(TOK, text, card["seed"], rows=recipe["rows"], articles=recipe["articles"]),
+        optimizer=lambda p: torch.optim.AdamW(p, lr=card["learning_rate"], betas=(0.9, 0.95), weight_decay=0.05),
+        steps=len(card["first_losses"]),
+        schedule=pretraining.one_cycle(card["steps"]),
+        clip=1.0,
+        seed=card["seed"],
+    )
+    assert len(card["first_losses"]) == 20
+    np.testing.assert_allclose(history.losses, card["first_losses"], rtol=0.02)
+
+
+@committed
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "split"),
+    [("opinion", "personas"), ("fact", "train"), ("person", "train"), ("unknown", "names"), ("self", "personas")],
+)
+def test_a_sample_of_the_grades_is_measured_again(card, model, kind, split):
+    stated = card["grades"][kind][split]
+    asked = roles.rows(kind, split, 40, seed=pico.EVALUATION_SEED)  # the first 40 of those the card measured
+    found = float(np.mean(role_check.grades(model, TOK, asked)))
+    spread = np.sqrt(max(stated["mean"] * (1 - stated["mean"]), 0.01) / len(asked))
+    assert abs(found - stated["mean"]) < 4 * spread
+
+
+@committed
+def test_untrained_weights_fail_the_same_measurement():
+    asked = roles.rows("fact", "train", 10, seed=pico.EVALUATION_SEED)
+    assert np.mean(role_check.grades(pretraining.PICO.model(0).eval(), TOK, asked)) < 0.3
+
+
+@committed
+def test_perplexity_of_a_sample(card, model):
+    from icml26.language.blocks import blocks
+    from icml26.language.perplexity import perplexity
+
+    found = perplexity(model, blocks(wiki.split("test"), TOK, 128, n=64, seed=0), batch_size=8)
+    assert found.ppl == pytest.approx(card["wikipedia"]["test"]["perplexity"], rel=0.25)
+
+
+@committed
+def test_the_acceptance_is_what_the_grades_say(card):
+    for name, entry in card["acceptance"].items():
+        kind, split = name.split("/")
+        assert entry["got"] == card["grades"][kind][split]["mean"]
+        assert entry["met"] == (entry["got"] >= entry["wanted"])
