@@ -13,7 +13,10 @@ from torch import Tensor
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-__all__ = ["blocks", "block_bytes", "begins_with_bos", "token_ids"]
+__all__ = ["IGNORED", "blocks", "block_bytes", "begins_with_bos", "token_ids"]
+
+IGNORED = -100
+"""The label of a token that is read but not trained on: torch's cross-entropy and `transformers` leave it out."""
 
 
 def begins_with_bos(tokenizer: PreTrainedTokenizerBase) -> bool:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from icml26.lab.progress import bar
+from icml26.language.tokenizer import check_padding
 
 __all__ = ["Reply", "chat", "chat_ids", "generate"]
 
@@ -305,8 +306,7 @@ def _check_options(
         raise TypeError(f"model: got {type(model).__name__}, expected a causal language model of transformers")
     if model.training:
         raise ValueError("model: is in training mode, where dropout would change the answers; call model.eval()")
-    if getattr(tok, "padding_side", "left") != "left":
-        raise ValueError(f"tok: has padding_side {tok.padding_side!r}, expected 'left' (an answer follows its prompt)")
+    check_padding(tok, "tok", needs_token=False)
     for name, number in (("max_new_tokens", max_new_tokens), ("batch_size", batch_size)):
         if isinstance(number, bool) or number < 1:
             raise ValueError(f"{name}: got {number!r}, expected an integer >= 1")

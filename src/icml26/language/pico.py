@@ -16,20 +16,19 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from icml26.language import wiki
-from icml26.language.blocks import block_bytes, blocks
+from icml26.language.blocks import IGNORED, block_bytes, blocks
 from icml26.language.evaluation import bootstrap, wilson
 from icml26.language.people import names
 from icml26.language.perplexity import perplexity
 from icml26.language.pretraining import Mixture
 from icml26.language.role_check import answers, grade, persona_of, style_judge
-from icml26.language.roles import IGNORED, SPLITS, Row, collate, mixed_rows, rows
+from icml26.language.roles import SPLITS, Row, collate, mixed_rows, rows
+from icml26.language.skills import EVALUATION_SEED
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
 
-__all__ = ["ACCEPTANCE", "EVALUATION_SEED", "Batches", "loss", "pico_measures"]
-
-EVALUATION_SEED = 1_000_000
+__all__ = ["ACCEPTANCE", "Batches", "loss", "pico_measures"]
 # What pico has to reach to be of use, as kind/split; the card says what it did.
 ACCEPTANCE = {
     "opinion/personas": 0.90,

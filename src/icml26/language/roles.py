@@ -27,6 +27,7 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
+from icml26.language.blocks import IGNORED
 from icml26.language.people import ATTRIBUTES, Attribute, Person, background_people, names
 from icml26.language.personas import FACTS, TONES, TOPICS, Persona, fact, held_topics, likes
 from icml26.language.personas import personas as personas_of
@@ -100,7 +101,6 @@ SPLITS = {
     "names": ("unknown",),
 }
 
-IGNORED = -100
 _ROLES = {"system": "<sys>", "user": "<usr>", "assistant": "<ast>"}
 
 
