@@ -49,8 +49,6 @@ def main(arguments: list[str] | None = None) -> int:
         desc="nano",
     )
     pretraining.save_small(parsed.out, model, {})  # what is measured below is what is committed: float16 weights
-    from transformers import LlamaForCausalLM
-
     kept = LlamaForCausalLM.from_pretrained(parsed.out, dtype=torch.float32, local_files_only=True).eval()
     facts = pretraining.card(
         pretraining.NANO,

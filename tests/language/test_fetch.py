@@ -144,7 +144,9 @@ def test_sizes_are_those_on_disk() -> None:
     if made is None or None in folders:
         pytest.skip(f"not all models and texts are here: {COMMAND}")
     sizes = [
-        sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) for folder in (made, *folders) if folder
+        sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        for folder in (made, *folders)
+        if folder
     ]
     assert sizes[0] / 1e6 == pytest.approx(smollm2.MEGABYTES, abs=1)
     assert sum(sizes) / 1e9 == pytest.approx(command.GIGABYTES, abs=0.005)
