@@ -7,7 +7,6 @@ from importlib.resources import files
 
 import numpy as np
 import pytest
-import torch
 
 from icml26 import lab
 from icml26.language import load_lm, pretraining, wiki

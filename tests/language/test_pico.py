@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-pytest.importorskip("transformers", reason="pip install 'icml26[language]'")
-
 from icml26 import lab
 from icml26.language import pico, pretraining, role_check, roles, wiki
 from icml26.language.models import assets_folder, load_lm
-from icml26.language.tokenizer import small_tokenizer
+from icml26.language.tokenizer import FILE, small_tokenizer
 
 FOLDER = assets_folder("pico")
 TOK = small_tokenizer()
@@ -76,10 +74,9 @@ def test_the_loss_is_that_of_the_labelled_tokens():
 
 @committed
 def test_card_and_rows_belong_together(card):
-    assert card["rows_sha256"] == roles.sha256_of_rows(roles.mixed_rows(1000, card["seed"]))
+    assert card["rows_sha256"] == roles.sha256_of_rows(roles.mixed_rows(1000, 0))
     assert card["wikipedia_sha256"] == wiki.SHA256
-    assert (FOLDER / "tokenizer.json").read_bytes() == (assets_folder("nano") / "tokenizer.json").read_bytes()
-    assert card["tokenizer_sha256"] == lab.download.sha256_of(FOLDER / "tokenizer.json")
+    assert card["tokenizer_sha256"] == lab.download.sha256_of(FILE)
     assert (FOLDER / "model.safetensors").stat().st_size < 1_000_000
 
 
@@ -90,22 +87,28 @@ def test_the_shape_is_the_one_promised(card, model):
     assert all(torch.isfinite(p).all() for p in model.parameters())
 
 
+def first_losses(card, text, seed):
+    recipe = card["recipe"]
+    return lab.train.fit(
+        pretraining.PICO.model(seed),
+        pico.loss,
+        pico.Batches(TOK, text, seed, rows=recipe["rows"], articles=recipe["articles"]),
+        optimizer=lambda parameters: pretraining.adamw(parameters, recipe["learning_rate"]),
+        steps=pretraining.FIRST,
+        schedule=pretraining.one_cycle(card["steps"]),
+        clip=1.0,
+        seed=seed,
+    ).losses
+
+
 @committed
 @pytest.mark.slow
 def test_the_first_steps_run_again(card, text):
-    recipe = card["mixture"]
-    history = lab.train.fit(
-        pretraining.PICO.model(card["seed"]),
-        pico.loss,
-        pico.Batches(TOK, text, card["seed"], rows=recipe["rows"], articles=recipe["articles"]),
-        optimizer=lambda p: torch.optim.AdamW(p, lr=card["learning_rate"], betas=(0.9, 0.95), weight_decay=0.05),
-        steps=len(card["first_losses"]),
-        schedule=pretraining.one_cycle(card["steps"]),
-        clip=1.0,
-        seed=card["seed"],
-    )
-    assert len(card["first_losses"]) == 20
-    np.testing.assert_allclose(history.losses, card["first_losses"], rtol=0.02)
+    found = first_losses(card, text, card["seed"])
+    # Other seeds differ by a few parts in a thousand so early: 2 % would accept them.
+    np.testing.assert_allclose(found, card["first_losses"], rtol=5e-4)
+    other = first_losses(card, text, card["seed"] + 1)
+    assert np.abs(other / card["first_losses"] - 1).max() > 1e-3
 
 
 @committed

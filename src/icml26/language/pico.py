@@ -6,7 +6,6 @@ does not know everybody else, and has read some Wikipedia. `scripts/train_pico.p
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,19 +14,16 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from icml26.language import wiki
-from icml26.language.blocks import block_bytes, blocks
 from icml26.language.evaluation import bootstrap, wilson
 from icml26.language.people import names
-from icml26.language.perplexity import perplexity
-from icml26.language.pretraining import Mixture
+from icml26.language.pretraining import Mixture, wikipedia_measures
 from icml26.language.role_check import answers, grade, persona_of, style_judge
-from icml26.language.roles import IGNORED, SPLITS, Row, collate, mixed_rows, rows
+from icml26.language.roles import IGNORED, MIXTURE, SPLITS, Row, collate, mixed_rows, rows, sha256_of_rows
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
 
-__all__ = ["ACCEPTANCE", "EVALUATION_SEED", "Batches", "loss", "pico_measures"]
+__all__ = ["ACCEPTANCE", "EVALUATION_SEED", "RECIPE", "Batches", "loss", "pico_measures"]
 
 EVALUATION_SEED = 1_000_000
 # What pico has to reach to be of use, as kind/split; the card says what it did.
@@ -37,6 +33,9 @@ ACCEPTANCE = {
     "person/train": 0.95,
     "unknown/names": 0.90,
 }
+
+# What decides a run of pico beside its seed and steps.
+RECIPE: dict[str, Any] = {"learning_rate": 3e-3, "rows": 40, "articles": 2, "mixture": MIXTURE}
 
 Group = tuple[Int64[Tensor, "_ _"], Int64[Tensor, "_ _"]]  # tokens and labels; each group has its own size
 
@@ -102,21 +101,17 @@ def pico_measures(
     near = _near_names(n)
     graded = [grade(r, a) for r, a in zip(near, answers(model, tok, near), strict=True)]
     kinds["unknown"]["near_names"] = _summary(graded)
-    text = {}
-    for split in ("validation", "test"):
-        block = blocks(wiki.split(split), tok, 128, n=blocks_of)
-        found = perplexity(model, block, batch_size=8, n_bytes=int(block_bytes(block, tok).sum()))
-        text[split] = {
-            "perplexity": round(found.ppl, 2),
-            "bits_per_byte": round(found.bits_per_byte or math.nan, 4),
-            "tokens": int(found.tokens.sum()),
-        }
     reached = {name: kinds[name.split("/")[0]][name.split("/")[1]]["mean"] for name in ACCEPTANCE}
     acceptance = {
         name: {"wanted": wanted, "got": reached[name], "met": reached[name] >= wanted}
         for name, wanted in ACCEPTANCE.items()
     }
-    return {"acceptance": acceptance, "grades": kinds, "wikipedia": text}
+    return {
+        "rows_sha256": sha256_of_rows(mixed_rows(1000, 0)),
+        "acceptance": acceptance,
+        "grades": kinds,
+        "wikipedia": wikipedia_measures(model, tok, 128, blocks_of),
+    }
 
 
 def _near_names(n: int) -> list[Row]:
