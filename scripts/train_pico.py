@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         pretraining.PICO,
         pico.RECIPE,
         pico.loss,
-        partial(pico.Batches, rows=pico.RECIPE["rows"], articles=pico.RECIPE["articles"]),
+        partial(pico.Batches, **{name: pico.RECIPE[name] for name in ("rows", "articles", "value_weight")}),
         pico.pico_measures,
         4_000,
         arguments,
