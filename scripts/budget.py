@@ -37,9 +37,7 @@ def seconds(report: Path) -> dict[str, float]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("report", type=Path)
     options.add_argument("--limit", type=float, default=LIMIT, help="wall seconds a notebook")
     parsed = options.parse_args(arguments)

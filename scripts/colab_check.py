@@ -64,9 +64,7 @@ def read_runtime(path: Path) -> Runtime:
     lines = path.read_text(encoding="utf-8").splitlines()
     python = re.search(r"Python (\d+\.\d+)", lines[0])
     if python is None:
-        raise ValueError(
-            f"{path.name}: the first line names no Python version, expected a comment with 'Python 3.x.y'"
-        )
+        raise ValueError(f"{path.name}: the first line names no Python version, expected a comment with 'Python 3.x.y'")
     versions = {}
     for line in lines:
         match = re.fullmatch(r"([A-Za-z0-9._-]+)==([^+;\s]+)(?:\+\S+)?", line.strip())
@@ -78,9 +76,7 @@ def read_runtime(path: Path) -> Runtime:
 def runtimes(root: Path = commands.ROOT) -> list[Runtime]:
     """The stored lists, newest first."""
     paths = (root / "constraints" / "colab").glob("*.txt")
-    return [
-        read_runtime(path) for path in sorted(paths, key=lambda p: p.stem.split("-", 1)[1], reverse=True)
-    ]
+    return [read_runtime(path) for path in sorted(paths, key=lambda p: p.stem.split("-", 1)[1], reverse=True)]
 
 
 def extras(pyproject: str) -> list[str]:
@@ -121,15 +117,9 @@ def check(pyproject: str, runtime: Runtime, extra: str) -> tuple[list[str], str]
     if "torch" in runtime.versions:
         pyproject += TORCH.format(version=runtime.versions["torch"])
     options = ["--python-version", runtime.python, "--python-platform", "x86_64-manylinux_2_28"]
-    pins, why = compile_pins(
-        pyproject, runtime.constraints, options + (["--extra", extra] if extra else [])
-    )
+    pins, why = compile_pins(pyproject, runtime.constraints, options + (["--extra", extra] if extra else []))
     names = {pin: normal(pin.partition("==")[0]) for pin in pins}
-    replaced = [
-        p
-        for p in pins
-        if (have := runtime.versions.get(names[p])) and p.partition("==")[2].split()[0] != have
-    ]
+    replaced = [p for p in pins if (have := runtime.versions.get(names[p])) and p.partition("==")[2].split()[0] != have]
     if replaced:  # a version that only the constraint's spelling let through
         return [], f"would replace {', '.join(replaced)}"
     return [pin for pin in pins if names[pin] not in runtime.versions], why
@@ -142,9 +132,7 @@ def check_colab(root: Path) -> bool:
     for runtime in runtimes(root):
         print(f"{runtime.name} (Python {runtime.python}, {len(runtime.versions)} packages)", flush=True)
         with ThreadPoolExecutor(4) as pool:  # waiting for the index, not computing
-            results = list(
-                pool.map(lambda extra, on=runtime: check(pyproject, on, extra), extras(pyproject))
-            )
+            results = list(pool.map(lambda extra, on=runtime: check(pyproject, on, extra), extras(pyproject)))
         for extra, (pins, why) in zip(extras(pyproject), results, strict=True):
             print(
                 f"  {extra or '(core)'}: "
@@ -163,15 +151,9 @@ def check_constraints(root: Path) -> bool:
     for system, versions in SYSTEMS.items():
         for version in versions:
             options = ["--python-version", version, "--python-platform", system]
-            pins, why = compile_pins(
-                pyproject, constraints, [*options, "--extra=all", "--extra=book", "--extra=dev"]
-            )
+            pins, why = compile_pins(pyproject, constraints, [*options, "--extra=all", "--extra=book", "--extra=dev"])
             loose = [pin for pin in pins if normal(pin.partition("==")[0]) not in pinned]
-            loose = [
-                pin
-                for pin in loose
-                if not pin.startswith(("nvidia-", "cuda-", "setuptools=", "wheel=", "pip="))
-            ]
+            loose = [pin for pin in loose if not pin.startswith(("nvidia-", "cuda-", "setuptools=", "wheel=", "pip="))]
             print(
                 f"{system}, Python {version}: "
                 + (f"CONFLICT\n{why}" if why else f"fits; not pinned: {loose or 'none'}")

@@ -50,9 +50,7 @@ def run(notebook: NotebookNode, folder: Path, *, timeout: int = CELL_TIMEOUT) ->
     return pairs.clean(client.nb)
 
 
-def execute(
-    source: Path, target: Path | None = None, *, timeout: int = CELL_TIMEOUT
-) -> tuple[float, float]:
+def execute(source: Path, target: Path | None = None, *, timeout: int = CELL_TIMEOUT) -> tuple[float, float]:
     """Execute one py:percent file and write the .ipynb (beside it, when no target is given).
 
     Returns the wall and the CPU seconds, kernel start included. When a cell fails the target is not touched.
@@ -89,17 +87,12 @@ def execute_chapter(name: str, sources: list[Path], root: Path) -> bool:
 
 def main(arguments: list[str] | None = None) -> int:
     options = commands.options(__doc__)
-    options.add_argument(
-        "--chapter", default="", help="number, slug or NN_slug of one chapter; all without it"
-    )
+    options.add_argument("--chapter", default="", help="number, slug or NN_slug of one chapter; all without it")
     parsed = options.parse_args(arguments)
     chosen = ledgers.choose(list(pairs.chapters(parsed.root)), parsed.chapter)
     sources = pairs.chapters(parsed.root)
     failed = [name for name in chosen if not execute_chapter(name, sources[name], parsed.root)]
-    print(
-        f"{len(chosen) - len(failed)} chapter(s) executed"
-        + (f", failed: {', '.join(failed)}" if failed else "")
-    )
+    print(f"{len(chosen) - len(failed)} chapter(s) executed" + (f", failed: {', '.join(failed)}" if failed else ""))
     return bool(failed)
 
 

@@ -99,9 +99,7 @@ def check(root: Path = commands.ROOT) -> list[str]:
     found = []
     for name in sorted(names):
         if name not in ours:
-            found.append(
-                f"{name}: the notebooks wrote no ledger (expected {name}.cpu.json in _build/ledgers)"
-            )
+            found.append(f"{name}: the notebooks wrote no ledger (expected {name}.cpu.json in _build/ledgers)")
         elif name not in theirs:
             found.append(f"{name}: no ledger is committed; run `make notebooks CHAPTER={name}`")
         else:

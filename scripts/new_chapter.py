@@ -71,9 +71,7 @@ def describe(root: Path, number: str, slug: str, title: str) -> dict[str, Any]:
 def destinations(root: Path, number: str, slug: str) -> dict[Path, Path]:
     """Each file of the template, and where the chapter has it."""
     template = root / "template"
-    places = {
-        p: root / "src" / "icml26" / slug / p.name for p in sorted((template / "package").glob("*.py"))
-    }
+    places = {p: root / "src" / "icml26" / slug / p.name for p in sorted((template / "package").glob("*.py"))}
     stems = {"lesson": f"{number}_{slug}", "experiments": f"{number}_{slug}_experiments"}
     for name, stem in stems.items():
         places[template / "notebooks" / f"{name}.py"] = root / "notebooks" / f"{stem}.py"
@@ -132,9 +130,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = commands.options(__doc__)
     options.add_argument("--number", required=True)
     options.add_argument("--slug", required=True)
-    options.add_argument(
-        "--title", default="", help="not needed where book/chapters.yml describes the chapter"
-    )
+    options.add_argument("--title", default="", help="not needed where book/chapters.yml describes the chapter")
     parsed = options.parse_args(arguments)
     try:
         made = create(parsed.root, parsed.number, parsed.slug, parsed.title)
@@ -145,9 +141,7 @@ def main(arguments: list[str] | None = None) -> int:
         experiments.main([what, "--chapter", parsed.slug, "--root", str(parsed.root)])
     for path in made:
         print(path.relative_to(parsed.root))
-    print(
-        f"next: make notebooks CHAPTER={parsed.number} pages workshop; make test lists what is left to write"
-    )
+    print(f"next: make notebooks CHAPTER={parsed.number} pages workshop; make test lists what is left to write")
     return 0
 
 

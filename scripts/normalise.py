@@ -32,9 +32,7 @@ def stem(path: Path) -> str:
 
     Raises ValueError for a name that no notebook of the book can have.
     """
-    name = re.sub(
-        r"(\s*\(\d+\)| \d+)$", "", re.sub(r"^(copy[ _]of[ _])+", "", path.stem, flags=re.IGNORECASE)
-    )
+    name = re.sub(r"(\s*\(\d+\)| \d+)$", "", re.sub(r"^(copy[ _]of[ _])+", "", path.stem, flags=re.IGNORECASE))
     if pairs.NAME.fullmatch(name) is None:
         raise ValueError(f"notebook: got {path.name!r}, expected a name such as 03_slug.ipynb")
     return name
@@ -60,9 +58,7 @@ def normalise(notebook: NotebookNode) -> NotebookNode:
                 "cannot hold; draw it in a code cell instead"
             )
         if cell.cell_type == "code" and (line := pairs.magic(cell.source)):
-            raise ValueError(
-                f"cell {number}: {line!r} is a magic or shell line; write a Python call instead"
-            )
+            raise ValueError(f"cell {number}: {line!r} is a magic or shell line; write a Python call instead")
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     counts = [cell.execution_count for cell in code]
     if all(counts) and counts == sorted(set(counts)):
@@ -97,9 +93,7 @@ def take_in(path: Path, root: Path = commands.ROOT, *, keep_outputs: bool = Fals
 def main(arguments: list[str] | None = None) -> int:
     options = commands.options(__doc__)
     options.add_argument("notebook", type=Path)
-    options.add_argument(
-        "--keep-outputs", action="store_true", help="do not execute; keep what Colab showed"
-    )
+    options.add_argument("--keep-outputs", action="store_true", help="do not execute; keep what Colab showed")
     parsed = options.parse_args(arguments)
     try:
         source = take_in(parsed.notebook, parsed.root, keep_outputs=parsed.keep_outputs)

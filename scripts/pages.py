@@ -156,9 +156,7 @@ def main(arguments: list[str] | None = None) -> int:
         if have != text:
             wrong += 1
             print(f"{name} is not what its sources give:" if path.exists() else f"{name} is missing:")
-            diff = difflib.unified_diff(
-                have.splitlines(), text.splitlines(), name, f"{name} (made)", lineterm="", n=1
-            )
+            diff = difflib.unified_diff(have.splitlines(), text.splitlines(), name, f"{name} (made)", lineterm="", n=1)
             print("\n".join(list(diff)[:30]))
     for path in orphans:
         wrong += 1

@@ -187,9 +187,7 @@ def faults(stored: NotebookNode) -> list[str]:
             found.append(f"cell {number} is tagged nbval-skip")
         for output in cell.outputs:
             if output.output_type == "error" and "raises-exception" not in tags(cell):
-                found.append(
-                    f"cell {number} stores the error {output.ename} without the tag raises-exception"
-                )
+                found.append(f"cell {number} stores the error {output.ename} without the tag raises-exception")
             for kind in output.get("data", {}):
                 if kind == WIDGET_VIEW:
                     found.append(f"cell {number} stores a live widget")
@@ -221,9 +219,7 @@ def ignored_cells(sources: Iterable[Path]) -> list[str]:
             if "nbval-ignore-output" in tags(cell):
                 count += 1
                 if "#" not in cell.source:
-                    found.append(
-                        f"{source.name}: cell {number} ignores its output without a comment saying why"
-                    )
+                    found.append(f"{source.name}: cell {number} ignores its output without a comment saying why")
     if count > MAX_IGNORED_CELLS:
         found.append(f"{count} cells ignore their outputs, at most {MAX_IGNORED_CELLS} may")
     return found
@@ -250,9 +246,7 @@ def main(arguments: list[str] | None = None) -> int:
     found = check_all(root)
     for line in found:
         print(line)
-    print(
-        f"{len(chapters(root))} chapter(s): " + (f"{len(found)} fault(s)" if found else "every pair agrees")
-    )
+    print(f"{len(chapters(root))} chapter(s): " + (f"{len(found)} fault(s)" if found else "every pair agrees"))
     return bool(found)
 
 

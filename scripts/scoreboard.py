@@ -114,9 +114,7 @@ def claim_row(chapter: Chapter, claim: dict[str, Any]) -> str:
         "Verdict": badge(claim["verdict"]) + rule,
     }
     tds = "".join(f'<td data-label="{label}"><div>{text}</div></td>' for label, text in cells.items())
-    attributes = (
-        f'id="claim-{anchor}" data-chapter="{chapter.number}" data-verdict="{html.escape(claim["verdict"])}"'
-    )
+    attributes = f'id="claim-{anchor}" data-chapter="{chapter.number}" data-verdict="{html.escape(claim["verdict"])}"'
     return f"<tr {attributes}>{tds}</tr>"
 
 
@@ -221,9 +219,7 @@ def scoreboard(book: Book, ledgers: list[dict[str, Any]]) -> str:
         items = []
         for chapter, finding in findings:
             value = (
-                ""
-                if finding.get("measured") is None
-                else f" <small>Measured: {number(finding['measured'])}.</small>"
+                "" if finding.get("measured") is None else f" <small>Measured: {number(finding['measured'])}.</small>"
             )
             name = html.escape(book.by_number[chapter].title)
             items.append(f"<li><strong>{chapter} · {name}.</strong> {markup(finding['text'])}{value}</li>")

@@ -33,16 +33,10 @@ class Repository:
     branch: str
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(r"https://github\.com/[\w.-]+/[\w.-]+", self.url) or self.url.endswith(
-            (".git", "/")
-        ):
-            raise ValueError(
-                f"repository.url: got {self.url!r}, expected https://github.com/OWNER/NAME"
-            )
+        if not re.fullmatch(r"https://github\.com/[\w.-]+/[\w.-]+", self.url) or self.url.endswith((".git", "/")):
+            raise ValueError(f"repository.url: got {self.url!r}, expected https://github.com/OWNER/NAME")
         if not re.fullmatch(r"[\w.-]+", self.branch):
-            raise ValueError(
-                f"repository.branch: got {self.branch!r}, expected a name without slashes or spaces"
-            )
+            raise ValueError(f"repository.branch: got {self.branch!r}, expected a name without slashes or spaces")
 
     @property
     def path(self) -> str:
@@ -85,9 +79,7 @@ def set_prose(text: str, old: set[str], where: Repository) -> str:
         own = rf"git\+{re.escape(url)}(?![\w-])[^\s\"'`)]*"  # others' requirements are left alone
         text = re.sub(own, f"git+{where.url}@{where.branch}", text)
         text = re.sub(rf"{re.escape(url)}(?![\w-])", where.url, text)
-    return re.sub(
-        rf"({re.escape(where.url)}/(?:blob|tree|raw|edit)/)[^/\s)\"]+", rf"\g<1>{where.branch}", text
-    )
+    return re.sub(rf"({re.escape(where.url)}/(?:blob|tree|raw|edit)/)[^/\s)\"]+", rf"\g<1>{where.branch}", text)
 
 
 def known_addresses(root: Path) -> set[str]:
@@ -142,9 +134,7 @@ def missing(root: Path) -> list[str]:
             first = next((cell for cell in cells if cell.cell_type == "markdown"), None)
             setup = next((cell for cell in cells if cell.cell_type == "code"), None)
             if first is None or not BADGE.search(first.source):
-                found.append(
-                    f"notebooks/{source.name}: no [Open in Colab](…) line in the first Markdown cell"
-                )
+                found.append(f"notebooks/{source.name}: no [Open in Colab](…) line in the first Markdown cell")
             if setup is None or not INSTALL.search(setup.source) or "setup" not in pairs.tags(setup):
                 found.append(f"notebooks/{source.name}: the first code cell is not the set-up cell")
     return found
@@ -158,14 +148,10 @@ def main(arguments: list[str] | None = None) -> int:
         print(line)
     stale = {p: text for p, text in texts(parsed.root).items() if p.read_text(encoding="utf-8") != text}
     for path, text in stale.items():
-        print(
-            f"{path.relative_to(parsed.root)}: " + ("names another address" if parsed.check else "written")
-        )
+        print(f"{path.relative_to(parsed.root)}: " + ("names another address" if parsed.check else "written"))
         if not parsed.check:
             path.write_text(text, encoding="utf-8", newline="\n")
-    print(
-        "run `make urls`" if stale and parsed.check else f"{repository(parsed.root).url}: every file agrees"
-    )
+    print("run `make urls`" if stale and parsed.check else f"{repository(parsed.root).url}: every file agrees")
     return bool(found) or bool(stale and parsed.check)
 
 

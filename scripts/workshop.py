@@ -71,9 +71,7 @@ def hand_outs(root: Path = commands.ROOT) -> dict[Path, str]:
     for name, sources in pairs.chapters(root).items():
         lesson = pairs.read_source(sources[0])
         for kind in KINDS:
-            made[root / "workshop" / kind / f"{name}.ipynb"] = pairs.dump(
-                hand_out(lesson, name, kind, root)
-            )
+            made[root / "workshop" / kind / f"{name}.ipynb"] = pairs.dump(hand_out(lesson, name, kind, root))
     return made
 
 

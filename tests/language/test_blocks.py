@@ -49,6 +49,30 @@ def test_choice_is_seeded_and_without_repetition():
     assert torch.equal(blocks(text, TOKENIZER, 16, n=3), every[:3])
 
 
+def test_texts_after_the_last_block_are_not_read():
+    first = " ".join(map(str, range(100)))
+    unread = [first, first, " "]  # blank: reading it raises
+    assert torch.equal(blocks(unread, TOKENIZER, 16, n=3), blocks([first], TOKENIZER, 16)[:3])
+    with pytest.raises(ValueError, match="text: got ' '"):
+        blocks(unread, TOKENIZER, 16, n=3, seed=0)
+
+
+def test_a_text_is_tokenised_once_per_tokenizer(monkeypatch):
+    texts = [" ".join(map(str, range(start, start + 90))) for start in (1000, 2000)]
+    read = []
+    plain = token_ids
+    monkeypatch.setattr("icml26.language.blocks.token_ids", lambda text, tok: read.append(text) or plain(text, tok))
+    some = blocks(texts, TOKENIZER, 16, n=4, seed=1)
+    kept = some.clone()
+    some.zero_()  # what the caller does to its blocks is not remembered
+    assert torch.equal(blocks(texts, small_tokenizer(), 16, n=4, seed=1), kept)
+    assert read == texts
+    other = small_tokenizer()
+    other.add_tokens(["123"])
+    blocks(texts, other, 16, n=4, seed=1)
+    assert read == texts * 2
+
+
 def test_bytes_add_up_to_the_text():
     text = "The café costs 42 euros, naïvely. " * 30
     rows = blocks([text], TOKENIZER, 10)

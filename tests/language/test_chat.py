@@ -102,6 +102,60 @@ def test_a_batch_equals_one_by_one(model, options):
         assert alone.finished == reply.finished
 
 
+def test_dropout_is_off_and_the_mode_stays(model):
+    expected = [r.tokens for r in generate(model, TOK, PROMPTS, 8)]
+
+    def drop(module, inputs):
+        return (torch.nn.functional.dropout(inputs[0], 0.9, training=module.training),)
+
+    handle = model.lm_head.register_forward_pre_hook(drop)
+    model.train()
+    model.model.layers[0].eval()
+    flags = [module.training for module in model.modules()]
+    try:
+        assert [r.tokens for r in generate(model, TOK, PROMPTS, 8)] == expected
+        assert [module.training for module in model.modules()] == flags
+        with pytest.raises(RuntimeError, match="interrupted"):
+            generate(model, TOK, PROMPTS, 8, before=lambda _: (_ for _ in ()).throw(RuntimeError("interrupted")))
+        assert [module.training for module in model.modules()] == flags
+    finally:
+        handle.remove()
+        model.eval()
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 16])
+def test_each_row_has_its_own_intervention(model, batch_size):
+    """Other heads off for every prompt, set before each batch: as if each had been alone with its mask."""
+    masks = torch.ones(len(PROMPTS), 4)
+    masks[1, 2] = masks[2, :2] = masks[3] = 0
+    keep = torch.ones(1, 4)
+    seen = []
+
+    def hook(_, inputs):
+        return (inputs[0] * keep.repeat_interleave(8, dim=1)[:, None, :],)
+
+    def before(rows):
+        nonlocal keep
+        seen.append(rows.tolist())
+        keep = masks[rows]
+
+    handle = model.model.layers[1].self_attn.o_proj.register_forward_pre_hook(hook)
+    try:
+        plain = generate(model, TOK, PROMPTS, 8)
+        together = generate(model, TOK, PROMPTS, 8, batch_size=batch_size, before=before)
+        assert sorted(sum(seen, [])) == list(range(len(PROMPTS)))
+        assert max(map(len, seen)) == min(batch_size, len(PROMPTS))
+        for i, prompt in enumerate(PROMPTS):
+            keep = masks[i : i + 1]
+            (alone,) = generate(model, TOK, [prompt], 8)
+            assert together[i].tokens == alone.tokens
+            assert together[i].logprobs == pytest.approx(alone.logprobs, abs=1e-4)
+    finally:
+        handle.remove()
+    assert together[0].logprobs == pytest.approx(plain[0].logprobs, abs=1e-4)
+    assert together[3].logprobs != pytest.approx(plain[3].logprobs, abs=1e-3)
+
+
 def test_seeds(model):
     def draw(seed, prompts=("the cat",) * 4):
         return [r.tokens for r in generate(model, TOK, list(prompts), 8, temperature=1.5, seed=seed)]
@@ -295,12 +349,6 @@ def test_wrong_models_and_tokenizers(model):
         generate(model, tok, ["a"])
     with pytest.raises(TypeError, match="model: got Linear"):
         generate(torch.nn.Linear(2, 2), TOK, ["a"])
-    model.train()
-    try:
-        with pytest.raises(ValueError, match="model: is in training mode"):
-            generate(model, TOK, ["a"])
-    finally:
-        model.eval()
     with torch.no_grad():
         kept = model.lm_head.weight.clone()
         model.lm_head.weight[5] = float("nan")

@@ -13,6 +13,7 @@ pytest.importorskip("transformers", reason="pip install 'icml26[language]'")
 import transformers
 
 from icml26.language import evaluation, skills
+from icml26.language.chat import chat_ids
 from icml26.language.evaluation import bootstrap, evaluate, log_likelihoods, measure, score, wilson
 from icml26.language.prepared import encode, prepare
 from icml26.language.skills import Item
@@ -125,6 +126,30 @@ def test_uniform_model_knows_nothing():
     np.testing.assert_allclose(result.values, -np.log(2048), rtol=1e-6)
     tied = [Item("a", " dog", (" dog", " cat"))]
     assert evaluate(uniform, TOK, tied, mode="choice").mean == 0  # a tie is no preference
+
+
+def test_token_ids_are_taken_as_they_are(model):
+    texts = [(item.prompt, item.answer) for item in ITEMS]
+    ids = encode(TOK, *zip(*texts, strict=True))
+    assert log_likelihoods(model, TOK, ids).total.tolist() == log_likelihoods(model, TOK, texts).total.tolist()
+    assert encode(TOK, *zip(*ids, strict=True)) == ids
+    # One of each: an answer given as text gets no <bos>, a prompt given as text does.
+    mixed = [(ids[0][0], texts[0][1]), (texts[1][0], ids[1][1])]
+    assert encode(TOK, *zip(*mixed, strict=True)) == ids[:2]
+
+
+def test_a_conversation_has_one_bos(model):
+    prompt = chat_ids(TOK, [{"role": "user", "content": "Where is the dog?"}])
+    (pair,) = encode(TOK, [prompt], ["At home."])
+    assert pair[0].count(TOK.bos_token_id) == 1
+    found = log_likelihoods(model, TOK, [(prompt, "At home.")])
+    with torch.no_grad():
+        logs = model(input_ids=torch.tensor([[*pair[0], *pair[1]]])).logits[0].log_softmax(-1)
+    expected = sum(float(logs[len(pair[0]) - 1 + i, token]) for i, token in enumerate(pair[1]))
+    assert found.total[0] == pytest.approx(expected, abs=1e-4)
+    assert found.tokens.tolist() == [len(pair[1])]
+    with pytest.raises(ValueError, match="prompt: '<bos>.*which the tokenizer adds itself"):
+        log_likelihoods(model, TOK, [(TOK.decode(prompt), "At home.")])
 
 
 def test_padding_changes_nothing(model):
@@ -264,6 +289,9 @@ def right_padded():
         (lambda m: evaluate(m, TOK, [Item("dog " * 80 + "dog", " b")]), "the model has 64 positions"),
         (lambda m: measure(m, prepare(TOK, ITEMS), copies=0), "copies: got 0"),
         (lambda m: measure(m, prepare(TOK, ITEMS)).values("guess"), "mode: got 'guess'"),
+        (lambda m: log_likelihoods(m, TOK, [([], "b")]), r"prompt: \[\] has no tokens"),
+        (lambda m: log_likelihoods(m, TOK, [("a", [2048])]), "answer: got token 2048, expected ids from 0 to 2047"),
+        (lambda m: measure(m, prepare(TOK, [("a", "b")], "choice")), "has no choices"),
         (lambda m: evaluate(m, TOK, [Item("somewh", "ere")]), "no beginning of those"),
     ],
 )
@@ -277,7 +305,7 @@ def test_tokenizer_without_padding_token_is_refused(model):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tok.pad_token = None
-    with pytest.raises(ValueError, match="no padding token"):
+    with pytest.raises(ValueError, match="tok: has no pad token"):
         prepare(tok, ITEMS)
 
 

@@ -122,16 +122,53 @@ def test_answers_are_greedy():
         expected.append(tok.decode(ids[start:], skip_special_tokens=True))
     assert role_check.answers(model, tok, rows, max_new_tokens=6, batch_size=2) == expected
     assert role_check.answers(model, tok, []) == []
-    with pytest.raises(ValueError, match="training mode"):
-        role_check.answers(model.train(), tok, rows)
+    assert role_check.answers(model.train(), tok, rows, max_new_tokens=6) == expected
+    assert model.training
 
 
 def test_prompts_are_those_of_the_chat():
     pytest.importorskip("transformers", reason="pip install 'icml26[language]'")
     from icml26.language.chat import chat_ids
-    from icml26.language.tokenizer import SMALL_TEMPLATE, small_tokenizer
+    from icml26.language.tokenizer import small_tokenizer
 
     tok = small_tokenizer()
-    tok.chat_template = SMALL_TEMPLATE
-    for row in roles.mixed_rows(20):
+    for row in roles.mixed_rows(200):
         assert chat_ids(tok, row.messages[:-1]) == roles.prompt_ids(tok, row.system, row.user)
+        whole = tok.apply_chat_template(row.messages, tokenize=True, return_dict=True)["input_ids"]
+        assert whole == roles.encode(tok, row)[0]
+
+
+def test_a_foreign_tokenizer_speaks_by_its_own_template():
+    pytest.importorskip("transformers", reason="pip install 'icml26[language]'")
+    from icml26.language.smollm2 import CHAT_TEMPLATE
+    from icml26.language.tokenizer import small_tokenizer
+
+    tok = small_tokenizer()
+    tok.chat_template = CHAT_TEMPLATE
+    row = roles.mixed_rows(1)[0]
+    ids, answer = roles.encode(tok, row)
+    said = (("system", row.system), ("user", row.user))
+    prompt = "".join(f"<|im_start|>{role}\n{text}<|im_end|>\n" for role, text in said) + "<|im_start|>assistant\n"
+    assert ids[: answer.index(True)] == tok.apply_chat_template(
+        [{"role": "system", "content": row.system}, row.messages[-2]], add_generation_prompt=True, return_dict=True
+    )["input_ids"]
+    assert tok.decode(ids, skip_special_tokens=True) == prompt + row.assistant
+    tok.chat_template = None
+    with pytest.raises(ValueError, match="tok: has no chat_template"):
+        roles.encode(tok, row)
+
+
+def test_likelihoods_are_those_of_the_training_loss():
+    pytest.importorskip("transformers", reason="pip install 'icml26[language]'")
+    from icml26.language.pretraining import PICO
+    from icml26.language.tokenizer import small_tokenizer
+
+    tok, model = small_tokenizer(), PICO.model(0).eval()
+    rows = roles.mixed_rows(6)
+    found = roles.likelihoods(model, tok, rows, batch_size=4)
+    for i, row in enumerate(rows):
+        tokens, labels = roles.collate(tok, [row])
+        with torch.no_grad():
+            loss = float(model(input_ids=tokens, labels=labels).loss)
+        assert found.mean[i] == pytest.approx(-loss, abs=1e-4)
+        assert found.tokens[i] == int((labels != roles.IGNORED).sum())

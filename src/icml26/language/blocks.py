@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,11 @@ __all__ = ["IGNORED", "blocks", "block_bytes", "begins_with_bos", "token_ids"]
 
 IGNORED = -100
 """The label of a token that is read but not trained on: torch's cross-entropy and `transformers` leave it out."""
+
+
+# Token ids by (tokenizer, text), both as digests: a random choice of blocks has to know all texts' lengths in tokens.
+_KNOWN: OrderedDict[tuple[str, str], Int64[np.ndarray, " tokens"]] = OrderedDict()
+_MOST = 4096  # texts that are remembered
 
 
 def begins_with_bos(tokenizer: PreTrainedTokenizerBase) -> bool:
@@ -50,8 +57,9 @@ def blocks(
     What is left at the end of a text is dropped. Where the tokenizer begins texts with `<bos>`, every block does
     (it counts towards `length`).
 
-    n : how many blocks: the first ones, or with `seed` a random choice, in random order, without repetition.
-        None takes all.
+    n : how many blocks: the first ones (texts after them are not read), or with `seed` a random choice, in random
+        order, without repetition. None takes all. Token ids are remembered while the process lives, so that the
+        second choice from the same texts is fast.
 
     Raises ValueError for a length below 2, no texts, an empty text, or more blocks asked for than there are.
     """
@@ -61,7 +69,15 @@ def blocks(
         raise ValueError(f"texts: got {'one string' if isinstance(texts, str) else 'none'}, expected a list of texts")
     start = [tokenizer.bos_token_id] if begins_with_bos(tokenizer) else []
     body = length - len(start)
-    cut = [ids[: len(ids) // body * body].reshape(-1, body) for ids in (token_ids(text, tokenizer) for text in texts)]
+    identity = _identity(tokenizer)
+    cut: list[Int64[np.ndarray, "rows body"]] = []
+    there = 0
+    for text in texts:
+        ids = _remembered(text, tokenizer, identity)
+        cut.append(ids[: len(ids) // body * body].reshape(-1, body))
+        there += len(cut[-1])
+        if seed is None and n is not None and 1 <= n <= there:
+            break
     rows = np.concatenate(cut)
     if not len(rows):
         raise ValueError(f"length: got {length}, but no text has that many tokens")
@@ -72,6 +88,26 @@ def blocks(
     if seed is not None:
         rows = rows[np.random.default_rng(seed).permutation(len(rows))]
     return torch.from_numpy(np.ascontiguousarray(rows[:n]))
+
+
+def _identity(tokenizer: PreTrainedTokenizerBase) -> str | None:
+    """A digest of all that decides the tokens; None where the tokenizer does not tell."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    return None if backend is None else hashlib.sha256(backend.to_str().encode()).hexdigest()
+
+
+def _remembered(
+    text: str, tokenizer: PreTrainedTokenizerBase, identity: str | None
+) -> Int64[np.ndarray, " tokens"]:
+    if identity is None or not isinstance(text, str):
+        return token_ids(text, tokenizer)
+    key = (identity, hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
+    if key not in _KNOWN:
+        _KNOWN[key] = token_ids(text, tokenizer)
+        if len(_KNOWN) > _MOST:
+            _KNOWN.popitem(last=False)
+    _KNOWN.move_to_end(key)
+    return _KNOWN[key]
 
 
 def block_bytes(rows: Int64[Tensor, "n length"], tokenizer: PreTrainedTokenizerBase) -> Int64[np.ndarray, " n"]:

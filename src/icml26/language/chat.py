@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from icml26.lab.progress import bar
+from icml26.language.evaluation import Before, evaluating
 from icml26.language.tokenizer import check_padding
 
 __all__ = ["Reply", "chat", "chat_ids", "generate"]
@@ -102,11 +103,12 @@ def generate(
     seed: int | Sequence[int] = 0,
     stop: str | Sequence[str] = (),
     batch_size: int = 16,
+    before: Before | None = None,
 ) -> list[Reply]:
     """Continue each prompt, in batches of prompts of similar length.
 
     Args:
-        model: a `transformers` causal language model in evaluation mode.
+        model: a `transformers` causal language model. Dropout is off while it runs; its mode stays as it is.
         tok: its tokenizer, with padding_side "left".
         prompts: texts, or token ids, which are taken as they are (`chat_ids` makes them from a conversation).
         max_new_tokens: most tokens per answer.
@@ -117,13 +119,16 @@ def generate(
             the batch, so there it may change with it.
         stop: one or several texts at which an answer ends. They are not part of it.
         batch_size: prompts per batch.
+        before: called right before each batch with the places in `prompts` of the batch's rows, in the order of
+            these rows: the place to set an intervention that differs from row to row, as
+            `buffer.copy_(masks[rows])`. Batches hold up to `batch_size` rows, the last one may hold fewer.
 
     Returns:
         A `Reply` per prompt, in their order.
 
     Raises:
         ValueError: wrong arguments; a prompt without tokens; a prompt that with `max_new_tokens` more would
-            outgrow the model's positions; a tokenizer that pads on the right; a model in training mode.
+            outgrow the model's positions; a tokenizer that pads on the right.
         FloatingPointError: the logits are NaN (a broken model would otherwise answer token 0 for ever).
     """
     stops = [stop] if isinstance(stop, str) else list(stop)
@@ -137,10 +142,12 @@ def generate(
     order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
     warpers = _warpers(temperature, top_p, top_k)
     replies: dict[int, Reply] = {}
-    with bar("generate", total=len(rows) * max_new_tokens, unit="token") as shown:
+    with evaluating(model), bar("generate", total=len(rows) * max_new_tokens, unit="token") as shown:
         for start in range(0, len(order), batch_size):
             batch = order[start : start + batch_size]
             draws = [np.random.default_rng(seeds[i]) for i in batch] if temperature > 0 else None
+            if before is not None:
+                before(torch.tensor(batch, device=next(model.parameters()).device))
             found = _continue(model, tok, [rows[i] for i in batch], max_new_tokens, warpers, draws, stops, shown)
             replies |= dict(zip(batch, found, strict=True))
     return [replies[i] for i in range(len(rows))]
@@ -171,14 +178,13 @@ def _continue(
     own = model.generation_config
     model.generation_config = config(pad_token_id=pad)  # its defaults would fill what ours leaves open
     try:
-        with torch.no_grad():
-            model.generate(
-                ids,
-                attention_mask=there,
-                generation_config=settings,
-                logits_processor=LogitsProcessorList([pick]),
-                stopping_criteria=StoppingCriteriaList([end]),
-            )
+        model.generate(
+            ids,
+            attention_mask=there,
+            generation_config=settings,
+            logits_processor=LogitsProcessorList([pick]),
+            stopping_criteria=StoppingCriteriaList([end]),
+        )
     finally:
         model.generation_config = own
     shown.update(len(rows) * (max_new_tokens - len(pick.tokens)))
@@ -304,8 +310,6 @@ def _check_options(
 ) -> None:
     if not hasattr(model, "generate"):
         raise TypeError(f"model: got {type(model).__name__}, expected a causal language model of transformers")
-    if model.training:
-        raise ValueError("model: is in training mode, where dropout would change the answers; call model.eval()")
     check_padding(tok, "tok", needs_token=False)
     for name, number in (("max_new_tokens", max_new_tokens), ("batch_size", batch_size)):
         if isinstance(number, bool) or number < 1:

@@ -22,7 +22,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from icml26.language.prepared import Batch, Prepared, prepare
+from icml26.language.prepared import Batch, Pair, Prepared, prepare
 from icml26.language.skills import EVALUATION_SEED, MODES, Item, Skill, items
 
 __all__ = [
@@ -140,14 +140,13 @@ def score(measured: Measured, mode: str, copy: int = 0, seed: int = 0) -> Score:
     return Score(float(values.mean()), values, interval, mode, measured.total[copy])
 
 
-def log_likelihoods(
-    model: nn.Module, tok: Any, pairs: Sequence[tuple[str, str]], batch_size: int = 32
-) -> LogLikelihoods:
+def log_likelihoods(model: nn.Module, tok: Any, pairs: Sequence[Pair], batch_size: int = 32) -> LogLikelihoods:
     """Log-probability of each continuation given its prompt; `pairs` holds (prompt, continuation).
 
-    A continuation begins with the white space that separates it from its prompt.
+    Either is a text or token ids. Of two texts the second begins with the white space that separates it from the
+    first. A conversation is given as `chat.chat_ids(tok, messages)`: as a text it would get another `<bos>`.
     """
-    measured = measure(model, prepare(tok, [Item(*pair) for pair in pairs], "logprob", batch_size))
+    measured = measure(model, prepare(tok, list(pairs), "logprob", batch_size))
     return LogLikelihoods(measured.total[0], measured.tokens)
 
 

@@ -1,7 +1,7 @@
 """Bring every carried model and text onto this machine: `python -m icml26.language.fetch`, or `make fetch`.
 
-The first time it fetches 183 MB and writes 0.75 GB into the cache (`ICML26_CACHE`, else ~/.cache/icml26); when all
-is there it takes seconds. After it everything in the book works without a network.
+The first time it fetches 183 MB and writes 0.75 GB into the cache (`ICML26_CACHE`, by default ~/.cache/icml26); when
+all is there it takes seconds. After it everything in the book works without a network.
 """
 
 from __future__ import annotations

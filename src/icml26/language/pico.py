@@ -6,7 +6,6 @@ does not know everybody else, and has read some Wikipedia. `scripts/train_pico.p
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,67 +14,104 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from icml26.language import wiki
-from icml26.language.blocks import IGNORED, block_bytes, blocks
+from icml26.language.blocks import IGNORED
 from icml26.language.evaluation import bootstrap, wilson
 from icml26.language.people import names
-from icml26.language.perplexity import perplexity
-from icml26.language.pretraining import Mixture
+from icml26.language.pretraining import Mixture, wikipedia_measures
 from icml26.language.role_check import answers, grade, persona_of, style_judge
-from icml26.language.roles import SPLITS, Row, collate, mixed_rows, rows
+from icml26.language.roles import MIXTURE, SPLITS, Row, collate, mixed_rows, rows, sha256_of_rows
 from icml26.language.skills import EVALUATION_SEED
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
 
-__all__ = ["ACCEPTANCE", "Batches", "loss", "pico_measures"]
-# What pico has to reach to be of use, as kind/split; the card says what it did.
+__all__ = ["ACCEPTANCE", "RECIPE", "Batches", "loss", "pico_measures", "value_places"]
+
+# What pico has to reach to be of use, by the place in the card's grades; the card says what it did.
 ACCEPTANCE = {
-    "opinion/personas": 0.90,
-    "fact/train": 0.98,
-    "person/train": 0.95,
-    "unknown/names": 0.90,
+    "opinion/personas/mean": 0.90,
+    "opinion/personas/stance": 0.90,
+    "fact/train/mean": 0.98,
+    "person/train/mean": 0.95,
+    "unknown/names/mean": 0.90,
 }
 
-Group = tuple[Int64[Tensor, "_ _"], Int64[Tensor, "_ _"]]  # tokens and labels; each group has its own size
+# What decides a run of pico beside its seed and steps.
+RECIPE: dict[str, Any] = {"learning_rate": 3e-3, "rows": 40, "articles": 2, "value_weight": 10, "mixture": MIXTURE}
+
+# Tokens, labels, and how much each label counts; every group has its own size.
+Group = tuple[Int64[Tensor, "_ _"], Int64[Tensor, "_ _"], Float[Tensor, "_ _"]]
 
 
 class Batches:
     """Training batches, each a pure function of seed and index: rows of `roles` and stretches of articles.
 
-    A batch has three groups of tokens and labels, for the sake of little padding: rows with a system message, rows
-    without, and `articles` stretches of 128 tokens (every other time half as many of 256). Only answers and articles
-    are trained on.
+    A batch has three groups, for the sake of little padding: rows with a system message, rows without, and `articles`
+    stretches of 128 tokens (every other time half as many of 256). Only answers and articles are trained on.
+
+    value_weight : how many times the tokens of an answer's value count, the verb of an opinion for example. Without
+        this the stance, one word among a thousand, drowns in the noise of those that nothing decides: it was still a
+        guess after 25,000 opinions of weight 1, while 12,000 of weight 10 had nearly halved its loss.
     """
 
     def __init__(
-        self, tok: PreTrainedTokenizerBase, texts: list[str], seed: int, *, rows: int = 40, articles: int = 2
+        self,
+        tok: PreTrainedTokenizerBase,
+        texts: list[str],
+        seed: int,
+        *,
+        rows: int = 40,
+        articles: int = 2,
+        value_weight: float | int = 10,
     ) -> None:
-        self.tok, self.seed, self.rows = tok, seed, rows
+        self.tok, self.seed, self.rows, self.value_weight = tok, seed, rows, float(value_weight)
         self.articles = Mixture(tok, texts, seed, rows=articles, length=128, skill_share=0.0) if articles else None
 
     def __call__(self, index: int) -> list[Group]:
         """The groups of batch `index`."""
         drawn = mixed_rows(self.rows, self.seed, start=index * self.rows)
         parts = ([row for row in drawn if row.system], [row for row in drawn if not row.system])
-        groups = [collate(self.tok, part) for part in parts if part]
-        return groups if self.articles is None else [*groups, self.articles(index)]
+        groups = [self._group(part) for part in parts if part]
+        if self.articles is not None:
+            tokens, labels = self.articles(index)
+            groups.append((tokens, labels, torch.ones(tokens.shape)))
+        return groups
+
+    def _group(self, rows: list[Row]) -> Group:
+        tokens, labels = collate(self.tok, rows)
+        weights = torch.ones(tokens.shape)
+        for i, row in enumerate(rows):
+            begins = int((labels[i] != IGNORED).nonzero()[0])
+            for place in value_places(self.tok, row):
+                weights[i, begins + place] = self.value_weight
+        return tokens, labels, weights
+
+
+def value_places(tok: PreTrainedTokenizerBase, row: Row) -> list[int]:
+    """Which tokens of the answer, counted from its first, spell the row's value; none where it has no value."""
+    if not row.value:
+        return []
+    start = row.assistant.index(f" {row.value}")
+    end = start + 1 + len(row.value)
+    spans = tok(row.assistant, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+    return [place for place, (begin, stop) in enumerate(spans) if begin < end and stop > start]
 
 
 def loss(model: Any, groups: Sequence[Group]) -> Float[Tensor, ""]:
-    """Mean cross-entropy over all labelled tokens of a batch, those of articles included.
+    """Weighted mean cross-entropy over all labelled tokens of a batch, those of articles included.
 
     The output layer, more than a third of pico, is applied to the labelled positions alone.
     """
-    sums, count = [], 0
-    for tokens, labels in groups:
+    sums, weight = [], []
+    for tokens, labels, counts in groups:
         states = model.model(input_ids=tokens, use_cache=False).last_hidden_state[:, :-1]
         wanted = labels[:, 1:]
         chosen = wanted != IGNORED
         logits = model.lm_head(states[chosen]).float()
-        sums.append(torch.nn.functional.cross_entropy(logits, wanted[chosen], reduction="sum"))
-        count += len(logits)
-    return torch.stack(sums).sum() / count
+        each = torch.nn.functional.cross_entropy(logits, wanted[chosen], reduction="none")
+        sums.append(each @ counts[:, 1:][chosen])
+        weight.append(counts[:, 1:][chosen].sum())
+    return torch.stack(sums).sum() / torch.stack(weight).sum()
 
 
 def pico_measures(
@@ -101,21 +137,17 @@ def pico_measures(
     near = _near_names(n)
     graded = [grade(r, a) for r, a in zip(near, answers(model, tok, near), strict=True)]
     kinds["unknown"]["near_names"] = _summary(graded)
-    text = {}
-    for split in ("validation", "test"):
-        block = blocks(wiki.split(split), tok, 128, n=blocks_of)
-        found = perplexity(model, block, batch_size=8, n_bytes=int(block_bytes(block, tok).sum()))
-        text[split] = {
-            "perplexity": round(found.ppl, 2),
-            "bits_per_byte": round(found.bits_per_byte or math.nan, 4),
-            "tokens": int(found.tokens.sum()),
-        }
-    reached = {name: kinds[name.split("/")[0]][name.split("/")[1]]["mean"] for name in ACCEPTANCE}
-    acceptance = {
-        name: {"wanted": wanted, "got": reached[name], "met": reached[name] >= wanted}
-        for name, wanted in ACCEPTANCE.items()
+    acceptance = {}
+    for place, wanted in ACCEPTANCE.items():
+        kind, split, part = place.split("/")
+        got = kinds[kind][split][part]
+        acceptance[place] = {"wanted": wanted, "got": got, "met": got >= wanted}
+    return {
+        "rows_sha256": sha256_of_rows(mixed_rows(1000, 0)),
+        "acceptance": acceptance,
+        "grades": kinds,
+        "wikipedia": wikipedia_measures(model, tok, 128, blocks_of),
     }
-    return {"acceptance": acceptance, "grades": kinds, "wikipedia": text}
 
 
 def _near_names(n: int) -> list[Row]:

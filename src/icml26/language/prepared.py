@@ -20,7 +20,12 @@ from torch import Tensor
 from icml26.language.skills import MODES, Item
 from icml26.language.tokenizer import check_padding
 
-__all__ = ["Batch", "Prepared", "encode", "prepare"]
+__all__ = ["Batch", "Pair", "Prepared", "encode", "prepare"]
+
+Text = str | Sequence[int]
+"""A text, or token ids, which are taken as they are."""
+Pair = tuple[Text, Text]
+"""A prompt and what should follow it."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,7 @@ class Prepared:
     prompt with its answer.
     """
 
-    items: tuple[Item, ...]
+    items: tuple[Item | Pair, ...]
     batches: tuple[Batch, ...]
     owner: Int[np.ndarray, "c"]
     right: Bool[np.ndarray, "c"]
@@ -94,9 +99,10 @@ class Prepared:
         return replace(self, batches=tuple(batch.to(device) for batch in self.batches))
 
 
-def prepare(tok: Any, items: Sequence[Item], mode: str = "exact", batch_size: int = 32) -> Prepared:
+def prepare(tok: Any, items: Sequence[Item | Pair], mode: str = "exact", batch_size: int = 32) -> Prepared:
     """Tokenise and pad items for `measure`.
 
+    items : skill items, or (prompt, answer) as texts or token ids. `chat.chat_ids` makes the ids of a conversation.
     mode : "exact" and "first" look at all right answers, "logprob" at `answer` alone, "choice" at the choices.
     batch_size : rows of one batch before it is repeated for several interventions.
 
@@ -110,8 +116,8 @@ def prepare(tok: Any, items: Sequence[Item], mode: str = "exact", batch_size: in
     if not items:
         raise ValueError("items: got none, expected at least one")
     check_padding(tok, "tok")
-    texts, owner, right = _candidates(items, mode)
-    sequences = encode(tok, [items[i].prompt for i in owner], texts)
+    prompts, answers, owner, right = _candidates(items, mode)
+    sequences = encode(tok, prompts, answers)
     rows: dict[tuple[int, ...], list[int]] = {}
     for candidate, (prompt, answer) in enumerate(sequences):
         rows.setdefault((*prompt, *answer[:-1]), []).append(candidate)
@@ -132,44 +138,72 @@ def prepare(tok: Any, items: Sequence[Item], mode: str = "exact", batch_size: in
     )
 
 
-def encode(tok: Any, prompts: Sequence[str], answers: Sequence[str]) -> list[tuple[list[int], list[int]]]:
+def encode(tok: Any, prompts: Sequence[Text], answers: Sequence[Text]) -> list[tuple[list[int], list[int]]]:
     """Tokens of each prompt and of the answer that follows it, cut where the text is cut.
 
-    The whole text is tokenised at once, as a model meets it. A tokenizer that merges over the border would make the
-    prompt end inside of a token: such a pair raises ValueError.
+    Two texts are tokenised as a whole, as a model meets them. A tokenizer that merges over the border would make the
+    prompt end inside of a token: such a pair raises ValueError. So does a text that says the `<bos>` that the
+    tokenizer adds. Token ids stay as they are, and a text beside them is tokenised alone, an answer without `<bos>`.
     """
-    alone = tok(list(prompts))["input_ids"]
-    whole = tok([prompt + answer for prompt, answer in zip(prompts, answers, strict=True)])["input_ids"]
+    alone = [_ids(tok, "prompt", prompt) for prompt in prompts]
+    texts = [i for i, pair in enumerate(zip(prompts, answers, strict=True)) if all(isinstance(t, str) for t in pair)]
+    whole = dict(
+        zip(texts, tok([f"{prompts[i]}{answers[i]}" for i in texts])["input_ids"], strict=True) if texts else ()
+    )
     pairs = []
-    for prompt, answer, short, long in zip(prompts, answers, alone, whole, strict=True):
-        if len(short) == 0:
-            raise ValueError(f"prompt: {prompt!r} has no tokens, expected at least one")
-        if list(long[: len(short)]) != list(short) or len(long) == len(short):
+    for i, (prompt, answer, short) in enumerate(zip(prompts, answers, alone, strict=True)):
+        if i not in whole:
+            pairs.append((short, _ids(tok, "answer", answer)))
+            continue
+        long = list(whole[i])
+        if long[: len(short)] != short or len(long) == len(short):
             raise ValueError(
-                f"answer: the tokens of {prompt!r} are no beginning of those of {prompt + answer!r}; expected a border "
-                "between prompt and answer that the tokenizer keeps (white space belongs to the answer)"
+                f"answer: the tokens of {prompt!r} are no beginning of those of {f'{prompt}{answer}'!r}; expected a "
+                "border between prompt and answer that the tokenizer keeps (white space belongs to the answer)"
             )
-        pairs.append((list(short), list(long[len(short) :])))
+        pairs.append((short, long[len(short) :]))
     return pairs
 
 
-def _candidates(items: Sequence[Item], mode: str) -> tuple[list[str], list[int], list[bool]]:
-    texts: list[str] = []
+def _ids(tok: Any, name: str, text: Text) -> list[int]:
+    """Token ids of one text; with what the tokenizer puts before it if it is a prompt."""
+    if isinstance(text, str):
+        ids = list(tok(text, add_special_tokens=name == "prompt")["input_ids"])
+        if len(ids) > 1 and ids[0] == ids[1] == tok.bos_token_id:
+            raise ValueError(
+                f"{name}: {text!r} begins with {tok.bos_token!r}, which the tokenizer adds itself; expected a text "
+                "without it, or token ids (chat.chat_ids gives those of a conversation)"
+            )
+    else:
+        ids = [int(token) for token in text]
+        strange = [token for token in ids if not 0 <= token < len(tok)]
+        if strange:
+            raise ValueError(f"{name}: got token {strange[0]}, expected ids from 0 to {len(tok) - 1}")
+    if not ids:
+        raise ValueError(f"{name}: {text!r} has no tokens, expected at least one")
+    return ids
+
+
+def _candidates(items: Sequence[Item | Pair], mode: str) -> tuple[list[Text], list[Text], list[int], list[bool]]:
+    prompts: list[Text] = []
+    answers: list[Text] = []
     owner: list[int] = []
     right: list[bool] = []
     for i, item in enumerate(items):
-        mine = [(item.answer, True)]
-        if mode in ("exact", "first"):
+        prompt, answer = (item.prompt, item.answer) if isinstance(item, Item) else item
+        mine = [(answer, True)]
+        if mode in ("exact", "first") and isinstance(item, Item):
             mine += [(text, True) for text in item.accepted]
         if mode == "choice":
-            if not item.choices:
-                raise ValueError(f"items: {item.prompt!r} has no choices, which mode 'choice' needs")
-            mine += [(text, False) for text in item.choices if text != item.answer]
+            if not isinstance(item, Item) or not item.choices:
+                raise ValueError(f"items: {prompt!r} has no choices, which mode 'choice' needs")
+            mine += [(text, False) for text in item.choices if text != answer]
         for text, good in mine:
-            texts.append(text)
+            prompts.append(prompt)
+            answers.append(text)
             owner.append(i)
             right.append(good)
-    return texts, owner, right
+    return prompts, answers, owner, right
 
 
 def _batch(

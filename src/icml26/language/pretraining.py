@@ -50,6 +50,7 @@ __all__ = [
     "nano_measures",
     "one_cycle",
     "save_small",
+    "wikipedia_measures",
 ]
 
 FIRST = 20  # losses that a card keeps, and that a test runs again
@@ -215,24 +216,32 @@ def nano_measures(
     blocks_of : how many blocks of 256 tokens of each split; None reads all.
     """
     scores = {name: evaluate(model, tokenizer, skill, n=n, mode="exact") for name, skill in SKILLS.items()}
-    text = {}
-    for name in ("validation", "test"):
-        rows = blocks(wiki.split(name), tokenizer, model.config.max_position_embeddings, n=blocks_of)
-        text[name] = perplexity(model, rows, batch_size=4, n_bytes=int(block_bytes(rows, tokenizer).sum()))
     return {
         "skills": {
             name: {"exact": round(score.mean, 4), "interval": [round(end, 4) for end in score.interval], "n": n}
             for name, score in scores.items()
         },
-        "wikipedia": {
-            name: {
-                "perplexity": round(found.ppl, 3),
-                "bits_per_byte": round(float(found.bits_per_byte or math.nan), 4),
-                "tokens": int(found.tokens.sum()),
-            }
-            for name, found in text.items()
-        },
+        "wikipedia": wikipedia_measures(model, tokenizer, model.config.max_position_embeddings, blocks_of),
     }
+
+
+def wikipedia_measures(
+    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase, length: int, blocks_of: int | None = None
+) -> dict[str, dict[str, float | int]]:
+    """Perplexity per token and bits per byte on Wikipedia's held-out articles, in blocks of `length` tokens.
+
+    blocks_of : how many blocks of each split; None reads all.
+    """
+    measures: dict[str, dict[str, float | int]] = {}
+    for name in ("validation", "test"):
+        rows = blocks(wiki.split(name), tokenizer, length, n=blocks_of)
+        found = perplexity(model, rows, batch_size=4, n_bytes=int(block_bytes(rows, tokenizer).sum()))
+        measures[name] = {
+            "perplexity": round(found.ppl, 3),
+            "bits_per_byte": round(float(found.bits_per_byte or math.nan), 4),
+            "tokens": int(found.tokens.sum()),
+        }
+    return measures
 
 
 def save_small(folder: Path, model: LlamaForCausalLM, facts: Mapping[str, Any]) -> None:

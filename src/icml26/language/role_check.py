@@ -120,9 +120,9 @@ def answers(
     max_new_tokens: int = 48,
     batch_size: int = 64,
 ) -> list[str]:
-    """Greedy answers of a small model to the rows' system and user messages, one per row, until `<eos>`.
+    """Greedy answers of a model to the rows' system and user messages, one per row, until `<eos>`.
 
-    Raises what `chat.generate` raises, for example ValueError for a model in training mode.
+    Raises what `chat.generate` raises, for example FloatingPointError for logits that are NaN.
     """
     prompts = [prompt_ids(tok, row.system, row.user) for row in rows]
     return [reply.text for reply in generate(model, tok, prompts, max_new_tokens, batch_size=batch_size)]

@@ -28,9 +28,12 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from icml26.language.blocks import IGNORED
+from icml26.language.chat import chat_ids
+from icml26.language.evaluation import LogLikelihoods, log_likelihoods
 from icml26.language.people import ATTRIBUTES, Attribute, Person, background_people, names
 from icml26.language.personas import FACTS, TONES, TOPICS, Persona, fact, held_topics, likes
 from icml26.language.personas import personas as personas_of
+from icml26.language.tokenizer import SMALL_TEMPLATE
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -45,6 +48,7 @@ __all__ = [
     "encode",
     "fact_row",
     "jsonl",
+    "likelihoods",
     "mixed_rows",
     "neutral_row",
     "opinion",
@@ -325,7 +329,13 @@ def _topics(tone: str, occupation: str, split: str) -> tuple[str, ...]:
 
 
 def prompt_ids(tok: PreTrainedTokenizerBase, system: str, user: str) -> list[int]:
-    """`<bos>[<sys>system]<usr>user<ast>` as token ids: what the small models answer to."""
+    """System message and question as the tokenizer's chat template puts them, up to where the answer begins.
+
+    Of the small models: `<bos>[<sys>system]<usr>user<ast>`. Raises what `chat.chat_ids` raises.
+    """
+    if getattr(tok, "chat_template", SMALL_TEMPLATE) != SMALL_TEMPLATE:
+        return chat_ids(tok, [{"role": "user", "content": user}], system=system)
+    # The same as `chat_ids` gives (a test compares), made faster: training calls it for every row.
     special = {name: int(tok.convert_tokens_to_ids(name)) for name in _ROLES.values()}
     ids = [int(tok.bos_token_id)]
     if system:
@@ -354,6 +364,21 @@ def collate(
         tokens[i, : len(ids)] = ids
         labels[i, : len(ids)] = np.where(answer, ids, IGNORED)
     return torch.from_numpy(tokens), torch.from_numpy(labels)
+
+
+def likelihoods(
+    model: torch.nn.Module, tok: PreTrainedTokenizerBase, rows: Sequence[Row], batch_size: int = 32
+) -> LogLikelihoods:
+    """Log-probability of each row's answer, its `<eos>` included, given system message and question.
+
+    `-total` is what training lowers, `exp(mean)` is P(answer | question)^(1 / tokens of the answer).
+    """
+    pairs = []
+    for row in rows:
+        ids, answer = encode(tok, row)
+        start = answer.index(True)
+        pairs.append((ids[:start], ids[start:]))
+    return log_likelihoods(model, tok, pairs, batch_size)
 
 
 def jsonl(rows: Iterable[Row]) -> str:

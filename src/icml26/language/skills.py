@@ -1,8 +1,8 @@
 """Skills: little tasks with exact answers that show whether a language model can still do one thing.
 
-A skill is a seeded generator of items (a prompt and the text that should follow it), an independent solver that
-reads the answer off the prompt, and one sentence on what it asks. `REAL` holds those for English models of a
-hundred million parameters and more, `SMALL` those that the book's own small models are trained on.
+A skill is a seeded generator of items (a prompt and the text that should follow it), where possible an independent
+solver that works the answer out from the prompt, and one sentence on what it asks. `REAL` holds those for English
+models of a hundred million parameters and more, `SMALL` those that the book's own small models are trained on.
 """
 
 from __future__ import annotations
