@@ -4,11 +4,19 @@
 with one clear message when a package is missing.
 """
 
-from importlib.metadata import PackageNotFoundError, version
-
-try:
-    __version__ = version("icml26")
-except PackageNotFoundError:  # a bare source tree on the path
-    __version__ = "0+source"
-
+__version__: str
 __all__ = ["__version__"]
+
+
+def __getattr__(name: str) -> str:
+    """`__version__`, read when it is asked for: `importlib.metadata` takes half of the time of an import."""
+    if name != "__version__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        found = version("icml26")
+    except PackageNotFoundError:  # a bare source tree on the path
+        found = "0+source"
+    globals()["__version__"] = found
+    return found

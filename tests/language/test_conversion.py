@@ -183,6 +183,7 @@ smollm2.folder()
 """
 
 
+@pytest.mark.slow
 def test_a_conversion_killed_half_way_leaves_nothing_that_counts(cache: Path, tiny: Path) -> None:
     source = Path(smollm2.__file__).parents[2]
     ran = subprocess.run(

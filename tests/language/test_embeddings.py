@@ -93,6 +93,7 @@ def test_like_texts_are_near_each_other(cache: Path) -> None:
     assert king @ queen > king @ banana + 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     importlib.util.find_spec("sentence_transformers") is None, reason="sentence-transformers is not installed"
 )

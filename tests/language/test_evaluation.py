@@ -279,7 +279,7 @@ def right_padded():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda m: evaluate(m, right_padded(), ITEMS), "padding_side is 'right', expected 'left'"),
+        (lambda m: evaluate(m, right_padded(), ITEMS), "tok: pads on the 'right' side, expected padding_side = 'left'"),
         (lambda m: evaluate(m, TOK, []), "items: got none"),
         (lambda m: evaluate(m, TOK, ITEMS, mode="guess"), "mode: got 'guess'"),
         (lambda m: evaluate(m, TOK, ITEMS, batch_size=0), "batch_size: got 0"),

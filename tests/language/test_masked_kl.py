@@ -39,9 +39,16 @@ def gradient_of(loss, *tensors):
     return torch.autograd.grad(loss, tensors)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("temperature", [1.0, 3, 0.5])
-@pytest.mark.parametrize("shape", [(7, 7), (64, 65), (2, 3, 2500), (5, 1), (4099,)])
+SHAPES = [(7, 7), (64, 65), (2, 3, 2500), (5, 1), (4099,)]
+# Triton's interpreter takes most of a second for one program of a row: few rows, and still more than one block.
+FEW = [(5, 65), (2, 3, 2500), (4099,)]
+
+
+@pytest.mark.parametrize(
+    ("backend", "temperature", "shape"),
+    [(b, t, s) for b in EXACT for t in (1.0, 3, 0.5) for s in SHAPES]
+    + [pytest.param("triton", 3, s, marks=needs_triton) for s in FEW],
+)
 def test_is_torchs_kl_div(backend, temperature, shape):
     s, t = logits(*shape), logits(*shape, seed=1)
     kl = masked_kl(s, t, temperature=temperature, reduction="none", backend=backend)
@@ -93,9 +100,10 @@ def test_gaussians_on_a_grid(backend):
     assert got.item() == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize("backend", EXACT)
-@pytest.mark.parametrize("direction", ["forward", "reverse", "both"])
-@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize(
+    ("backend", "direction", "reduction"),
+    [("plain", "reverse", "sum"), ("chunked", "forward", "mean"), ("chunked", "both", "none")],
+)
 def test_gradients_of_everything_in_float64(backend, direction, reduction):
     s, t = logits(2, 3, 5, dtype=torch.float64), logits(2, 3, 5, seed=1, dtype=torch.float64)
     w = torch.tensor([[1.0, 0.5, 2.0], [0.25, 1.0, 3.0]], dtype=torch.float64)
@@ -121,16 +129,17 @@ def with_holes():
     return s, t
 
 
-def cases(grad=True):
+def cases(rows, grad=True):
+    """Inputs for `lab.kernels.check`; the square ones with so many rows."""
     found = []
     for dtype in (torch.float32, torch.float16, torch.bfloat16):
         for direction in ("forward", "reverse", "both"):
             found.append(
                 {"student": logits(3, 70, dtype=dtype), "teacher": logits(3, 70, seed=1), "direction": direction}
             )
-    for rows in (7, 64, 130):  # the batches of a contrastive loss, also by columns
-        a, b = logits(rows, rows), logits(rows, rows, seed=1)
-        found += [{"student": a, "teacher": b}] + [{"student": a.T, "teacher": b.T}] * (rows == 7)
+    for side in rows:  # the batches of a contrastive loss, also by columns
+        a, b = logits(side, side), logits(side, side, seed=1)
+        found += [{"student": a, "teacher": b}] + [{"student": a.T, "teacher": b.T}] * (side == 7)
     long = logits(2, 3, 4100, seed=2), logits(2, 3, 4100, seed=3)
     mask = torch.tensor([[1, 0, 0.5], [0, 0, 2.0]])
     found += [
@@ -159,11 +168,12 @@ def cases(grad=True):
 
 @pytest.mark.parametrize("backend", BACKENDS[1:])
 def test_streaming_forms_equal_the_definition(backend):
-    fine = [c for c in cases() if c["student"].dtype == torch.float32]
+    every = cases((7, 64, 130) if backend == "chunked" or kernels.device().type == "cuda" else (7, 19))
+    fine = [c for c in every if c["student"].dtype == torch.float32]
     both = functools.partial(masked_kl, backend=backend), functools.partial(masked_kl, backend="plain")
     report = kernels.check(*both, fine, rtol=2e-5, atol=1e-5).require()
     assert report.gradients == 2 * len(fine)
-    halves = [c for c in cases() if c["student"].dtype != torch.float32]
+    halves = [c for c in every if c["student"].dtype != torch.float32]
     # The value is fp32; the gradient is rounded to the logits' own type, by at most one unit of bfloat16.
     kernels.check(*both, halves, rtol=8e-3, atol=1e-5).require()
     kernels.check(*both, [{**c, "student": c["student"].detach(), "teacher": c["teacher"].detach()} for c in halves],
@@ -208,8 +218,11 @@ def test_zero_times_log_zero_and_mass_on_an_impossible_token(backend):
         assert masked_kl(sure, holed, direction="both", reduction="none", backend=backend)[0] == INF
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("poison", [float("nan"), INF, -INF])
+@pytest.mark.parametrize(
+    ("backend", "poison"),
+    [(b, p) for b in EXACT for p in (float("nan"), INF, -INF)]
+    + [pytest.param("triton", float("nan"), marks=needs_triton)],
+)
 def test_masked_rows_are_as_if_absent(backend, poison):
     s, t = logits(4, 30), logits(4, 30, seed=1)
     mask = torch.tensor([True, False, True, False])
@@ -269,17 +282,32 @@ def test_extreme_logits(backend, scale):
     )
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+CHANGES = {
+    "vocab": st.integers(2, 40),
+    "seed": st.integers(0, 2**20),
+    "shift": st.integers(-64, 64),
+    "temperature": st.sampled_from([0.5, 1.0, 2.0, 3.0]),
+    "scale": st.sampled_from([0.0, 0.1, 3.0, 30.0]),
+}
+
+
+@pytest.mark.parametrize("backend", EXACT)
 @settings(max_examples=15, deadline=None)
-@given(
-    vocab=st.integers(2, 40),
-    seed=st.integers(0, 2**20),
-    shift=st.integers(-64, 64),
-    temperature=st.sampled_from([0.5, 1.0, 2.0, 3.0]),
-    scale=st.sampled_from([0.0, 0.1, 3.0, 30.0]),
-)
+@given(**CHANGES)
 @example(vocab=2, seed=0, shift=64, temperature=1.0, scale=0.1)
 def test_what_leaves_a_divergence_alone(backend, vocab, seed, shift, temperature, scale):
+    leaves_alone(backend, vocab, seed, shift, temperature, scale)
+
+
+@needs_triton
+@settings(max_examples=4, deadline=None)
+@given(**CHANGES)
+@example(vocab=2, seed=0, shift=64, temperature=1.0, scale=0.1)
+def test_what_leaves_the_kernels_divergence_alone(vocab, seed, shift, temperature, scale):
+    leaves_alone("triton", vocab, seed, shift, temperature, scale)
+
+
+def leaves_alone(backend, vocab, seed, shift, temperature, scale):
     s, t = logits(3, vocab, seed=seed, scale=scale), logits(3, vocab, seed=seed + 1, scale=scale)
     kl = functools.partial(masked_kl, temperature=temperature, reduction="none", backend=backend)
     here = kl(s, t)

@@ -75,6 +75,7 @@ def test_its_logits_are_those_of_the_gguf_file(real: Loaded) -> None:
     assert all(torch.equal(mine[name], other[name]) for name in mine)
 
 
+@pytest.mark.slow
 def test_it_answers(real: Loaded) -> None:
     model, tokenizer = real
     asked = [{"role": "user", "content": "What is the capital of France?"}]
@@ -103,7 +104,7 @@ KNOWN = st.characters(exclude_categories=["Cs"], exclude_characters=UNKNOWN).fil
 )
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(KNOWN))
 def test_text_survives_the_tokenizer(real: Loaded, text: str) -> None:
     tokenizer = real[1]
@@ -111,9 +112,9 @@ def test_text_survives_the_tokenizer(real: Loaded, text: str) -> None:
 
 
 def test_all_of_assigned_unicode_survives_the_tokenizer(real: Loaded) -> None:
-    """Planes 0-3 and 14-16, character by character, and what the vocabulary cannot say is what we say it cannot."""
+    """The alphabets one by one, a sample of planes 0-3 and 14-16, and what the vocabulary lacks is what we say."""
     tokenizer = real[1]
-    code = [*range(0xD800), *range(0xE000, 0x40000, 7), *range(0xC0000, 0x110000, 97)]
+    code = [*range(0x3000), *range(0x3000, 0xD800, 29), *range(0xE000, 0x40000, 29), *range(0xC0000, 0x110000, 97)]
     lost = set()
     for start in range(0, len(code), 1000):
         part = [chr(c) for c in code[start : start + 1000]]
@@ -151,6 +152,7 @@ def test_the_hidden_grid(real: Loaded) -> None:
     assert max(len(block.unique()) for block in real[0].model.norm.weight.detach().reshape(-1, 32)) > 16
 
 
+@pytest.mark.slow
 def test_changing_a_loaded_model_does_not_change_the_copy(real: Loaded) -> None:
     model, _ = models.load_lm("smollm2", dtype="float32", device="cpu")
     with torch.no_grad():

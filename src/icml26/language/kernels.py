@@ -5,7 +5,8 @@ difference and its product with the probabilities are matrices of the size of th
 `masked_kl` keeps the two logit matrices and a handful of numbers per row, and makes the gradient, which has
 to be a matrix, in the backward pass:
 
-- on a GPU a Triton kernel reads both rows once, block by block (`triton_kl`);
+- on a GPU a Triton kernel reads both rows once, block by block (`triton_kl`). So far it has been interpreted, and
+  compiled for an A100 and a T4, but not yet run on a GPU;
 - elsewhere the same is done in plain torch, a few rows at a time;
 - under `torch.compile`, and with `backend="plain"`, it is the definition in nine lines of torch.
 """
@@ -61,6 +62,8 @@ def masked_kl(
         float64 if an argument is, else float32, whatever the logits' precision; sums are made in that type. The
         rounding error of a row's KL is about 1e-6 times the spread of its logits, so values below that are noise
         (the gradient is not affected). Gradients reach student, teacher and a floating mask.
+
+    The Triton kernels are tested in Triton's interpreter; nobody has run them on a GPU yet.
 
     A logit of -inf is a probability of zero and 0 log 0 = 0. Where the divergence is KL(p || q), a column with
     p > 0 = q makes it +inf, however small p is; the gradient with respect to q's logits is q - p as ever, with

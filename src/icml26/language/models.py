@@ -7,6 +7,7 @@ id, `load_lm("Qwen/Qwen3-0.6B")`, pinned to a revision where the book names one.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import difflib
 import functools
 import re
@@ -24,7 +25,7 @@ from icml26.lab.download import OfflineError, offline
 from icml26.language import smollm2
 from icml26.language.interventions import own_weights
 from icml26.language.pins import COMMAND, NotFetchedError
-from icml26.language.tokenizer import small_tokenizer
+from icml26.language.tokenizer import check_padding, small_tokenizer
 
 if TYPE_CHECKING:
     import transformers
@@ -47,15 +48,6 @@ _ABOUT = {
 }
 _HUB_ID = re.compile(r"(?P<id>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(@(?P<revision>[\w.-]+))?")
 _DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "float64": torch.float64}
-# Shapes of the smoke run's random models, whose configuration may not be on the machine.
-_SMOKE: dict[str, dict[str, int]] = {
-    "smollm2": {"vocab_size": 49152, "hidden_size": 576, "intermediate_size": 1536, "num_attention_heads": 9,
-                "num_key_value_heads": 3, "max_position_embeddings": 8192},
-    "nano": {"vocab_size": 2048, "hidden_size": 192, "intermediate_size": 576, "num_attention_heads": 12,
-             "num_key_value_heads": 12, "max_position_embeddings": 256},
-    "pico": {"vocab_size": 2048, "hidden_size": 64, "intermediate_size": 192, "num_attention_heads": 4,
-             "num_key_value_heads": 4, "max_position_embeddings": 256},
-}  # fmt: skip
 
 
 def available_lms() -> dict[str, str]:
@@ -84,8 +76,8 @@ def load_lm(
     taken, and a warning says that its weights are others.
 
     In a smoke run (`ICML26_SMOKE=1`) nothing is fetched: a two-layer Llama with random weights (always the same) in
-    the model's width and vocabulary, for hub ids in SmolLM2's. Its tokenizer is the real one if that is on the machine,
-    else one token a byte, with the same special tokens and, for SmolLM2, the same chat template.
+    the model's width and vocabulary, for hub ids in SmolLM2's. Its tokenizer is that of the model, but where SmolLM2's
+    is not on the machine: then one token a byte, with the same special tokens and chat template.
 
     Raises
     ------
@@ -114,18 +106,6 @@ def load_lm(
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return model.to(device=where, dtype=kind).eval(), tokenizer
-
-
-def check_padding(tokenizer: transformers.PreTrainedTokenizerBase) -> None:
-    """ValueError unless the tokenizer pads on the left and has a pad token.
-
-    A decoder continues a prompt at its last position; with padding on the right that is a pad token for all but the
-    longest prompt of a batch.
-    """
-    if tokenizer.padding_side != "left":
-        raise ValueError(f"tokenizer: pads on the {tokenizer.padding_side!r} side, expected padding_side = 'left'")
-    if tokenizer.pad_token_id is None:
-        raise ValueError("tokenizer: has no pad token, expected one (tokenizer.pad_token = tokenizer.eos_token)")
 
 
 # --- arguments -------------------------------------------------------------------------------------------------------
@@ -299,38 +279,45 @@ def _random(name: str) -> tuple[Any, Any]:
     """Two layers of random weights and a tokenizer, from nothing that would have to be fetched."""
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-    shape = name if name in ("nano", "pico") else "smollm2"
     tokenizer: Any
-    if shape != "smollm2":
+    if name in ("nano", "pico"):
+        from icml26.language import pretraining
+
+        shape = pretraining.NANO if name == "nano" else pretraining.PICO
+        config = dataclasses.replace(shape, layers=2).config()
         tokenizer = small_tokenizer()
     elif (found := smollm2.converted()) is not None:
         tokenizer = PreTrainedTokenizerFast.from_pretrained(found, local_files_only=True)
     else:
-        tokenizer = _bytes(["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
-        tokenizer.chat_template = smollm2.CHAT_TEMPLATE
-    ids = {f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in ("bos", "eos", "pad")}
+        tokenizer = _bytes()
+    if name not in ("nano", "pico"):
+        ids = {f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in ("bos", "eos", "pad")}
+        config = LlamaConfig(
+            vocab_size=49152, hidden_size=576, intermediate_size=1536, num_hidden_layers=2, num_attention_heads=9,
+            num_key_value_heads=3, max_position_embeddings=8192, tie_word_embeddings=True, **ids,
+        )  # fmt: skip
     with torch.random.fork_rng(devices=[]):  # the caller's seed is the caller's
         torch.manual_seed(0)
-        return LlamaForCausalLM(
-            LlamaConfig(num_hidden_layers=2, tie_word_embeddings=True, **_SMOKE[shape], **ids)
-        ), tokenizer
+        return LlamaForCausalLM(config), tokenizer
 
 
-def _bytes(special: list[str]) -> Any:
-    """A tokenizer with one token a byte after the special ones, which stand at their usual ids."""
+def _bytes() -> Any:
+    """SmolLM2's special tokens at their ids and its chat template, then one token a byte."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
+    special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     backend = Tokenizer(models.BPE(vocab={token: i for i, token in enumerate([*special, *letters])}, merges=[]))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
     backend.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in special])
-    if special[0] == "<pad>":
-        from tokenizers.processors import TemplateProcessing
-
-        backend.post_processor = TemplateProcessing(single="<bos> $A", special_tokens=[("<bos>", 1)])
-        roles = {"pad_token": "<pad>", "bos_token": "<bos>", "eos_token": "<eos>"}
-    else:
-        roles = {"pad_token": special[2], "bos_token": special[1], "eos_token": special[2], "unk_token": special[0]}
-    return PreTrainedTokenizerFast(tokenizer_object=backend, clean_up_tokenization_spaces=False, **roles)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        clean_up_tokenization_spaces=False,
+        unk_token=special[0],
+        bos_token=special[1],
+        eos_token=special[2],
+        pad_token=special[2],
+        chat_template=smollm2.CHAT_TEMPLATE,
+    )

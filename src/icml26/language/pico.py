@@ -14,18 +14,19 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from icml26.language.blocks import IGNORED
 from icml26.language.evaluation import bootstrap, wilson
 from icml26.language.people import names
 from icml26.language.pretraining import Mixture, wikipedia_measures
 from icml26.language.role_check import answers, grade, persona_of, style_judge
-from icml26.language.roles import IGNORED, MIXTURE, SPLITS, Row, collate, mixed_rows, rows, sha256_of_rows
+from icml26.language.roles import MIXTURE, SPLITS, Row, collate, mixed_rows, rows, sha256_of_rows
+from icml26.language.skills import EVALUATION_SEED
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
 
-__all__ = ["ACCEPTANCE", "EVALUATION_SEED", "RECIPE", "Batches", "loss", "pico_measures", "value_places"]
+__all__ = ["ACCEPTANCE", "RECIPE", "Batches", "loss", "pico_measures", "value_places"]
 
-EVALUATION_SEED = 1_000_000
 # What pico has to reach to be of use, by the place in the card's grades; the card says what it did.
 ACCEPTANCE = {
     "opinion/personas/mean": 0.90,

@@ -18,6 +18,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from icml26.language.skills import MODES, Item
+from icml26.language.tokenizer import check_padding
 
 __all__ = ["Batch", "Pair", "Prepared", "encode", "prepare"]
 
@@ -104,6 +105,9 @@ def prepare(tok: Any, items: Sequence[Item | Pair], mode: str = "exact", batch_s
     items : skill items, or (prompt, answer) as texts or token ids. `chat.chat_ids` makes the ids of a conversation.
     mode : "exact" and "first" look at all right answers, "logprob" at `answer` alone, "choice" at the choices.
     batch_size : rows of one batch before it is repeated for several interventions.
+
+    Raises ValueError for an unknown mode, a batch size below 1, no items, a tokenizer that does not pad on the left or
+    has no padding token, an item without choices in mode "choice", and as `encode` does.
     """
     if mode not in MODES:
         raise ValueError(f"mode: got {mode!r}, expected one of {list(MODES)}")
@@ -111,10 +115,7 @@ def prepare(tok: Any, items: Sequence[Item | Pair], mode: str = "exact", batch_s
         raise ValueError(f"batch_size: got {batch_size}, expected at least 1")
     if not items:
         raise ValueError("items: got none, expected at least one")
-    if tok.padding_side != "left":
-        raise ValueError(f"tok: its padding_side is {tok.padding_side!r}, expected 'left'")
-    if tok.pad_token_id is None:
-        raise ValueError("tok: has no padding token, expected one (the end-of-text token will do)")
+    check_padding(tok, "tok")
     prompts, answers, owner, right = _candidates(items, mode)
     sequences = encode(tok, prompts, answers)
     rows: dict[tuple[int, ...], list[int]] = {}

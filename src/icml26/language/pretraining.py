@@ -27,7 +27,7 @@ from torch import Tensor
 from icml26 import lab
 from icml26.lab.download import cache_dir
 from icml26.language import wiki
-from icml26.language.blocks import block_bytes, blocks, token_ids
+from icml26.language.blocks import IGNORED, block_bytes, blocks, token_ids
 from icml26.language.evaluation import evaluate
 from icml26.language.perplexity import perplexity
 from icml26.language.small_skills import SKILLS, training_line
@@ -53,7 +53,6 @@ __all__ = [
     "wikipedia_measures",
 ]
 
-IGNORED = -100
 FIRST = 20  # losses that a card keeps, and that a test runs again
 
 

@@ -27,6 +27,7 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
+from icml26.language.blocks import IGNORED
 from icml26.language.chat import chat_ids
 from icml26.language.evaluation import LogLikelihoods, log_likelihoods
 from icml26.language.people import ATTRIBUTES, Attribute, Person, background_people, names
@@ -104,7 +105,6 @@ SPLITS = {
     "names": ("unknown",),
 }
 
-IGNORED = -100
 _ROLES = {"system": "<sys>", "user": "<usr>", "assistant": "<ast>"}
 
 

@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-__all__ = ["FILE", "SMALL_TEMPLATE", "SPECIAL", "VOCABULARY", "small_tokenizer", "train_tokenizer", "wrapped"]
+__all__ = [
+    "FILE",
+    "SMALL_TEMPLATE",
+    "SPECIAL",
+    "VOCABULARY",
+    "check_padding",
+    "small_tokenizer",
+    "train_tokenizer",
+    "wrapped",
+]
 
 SMALL_TEMPLATE = (
     "{{ bos_token }}"
@@ -79,3 +88,15 @@ def small_tokenizer(file: Path = FILE) -> PreTrainedTokenizerFast:
     from tokenizers import Tokenizer
 
     return wrapped(Tokenizer.from_file(str(file)))
+
+
+def check_padding(tokenizer: Any, name: str = "tokenizer", needs_token: bool = True) -> None:
+    """ValueError unless a tokenizer pads on the left and, where that is needed, has a pad token.
+
+    A decoder continues a prompt at its last position; with padding on the right that is a pad token for all but the
+    longest prompt of a batch. `name` is what the caller calls the argument.
+    """
+    if tokenizer.padding_side != "left":
+        raise ValueError(f"{name}: pads on the {tokenizer.padding_side!r} side, expected padding_side = 'left'")
+    if needs_token and tokenizer.pad_token_id is None:
+        raise ValueError(f"{name}: has no pad token, expected one ({name}.pad_token = {name}.eos_token)")

@@ -15,6 +15,7 @@ import math
 from typing import Any, no_type_check
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from icml26.lab import kernels  # before triton
@@ -225,8 +226,13 @@ class _Rows(torch.autograd.Function):
 
 
 def kl_rows(
-    student: Tensor, teacher: Tensor, weight: Tensor | None, columns: Tensor | None, temperature: float, both: bool
-) -> Tensor:
+    student: Float[Tensor, "*rows vocab"],
+    teacher: Float[Tensor, "*rows vocab"],
+    weight: Float[Tensor, "*rows"] | None,
+    columns: Bool[Tensor, "vocab"] | None,
+    temperature: float,
+    both: bool,
+) -> Float[Tensor, "*rows"]:
     """The divergence of each row, 0 where the weight is 0; fp32. Arguments as `masked_kl` has checked them.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Ninety long Wikipedia articles that need no network: gensim's test data carry the start of a 2012–2017 dump.
+"""Ninety long Wikipedia articles that need no network: gensim's tests carry a shortened Wikipedia dump.
 
 The text is CC BY-SA, by Wikipedia's contributors. It is read from the installed package, cleaned once and
 cached; no article is part of this repository. Splits are by article, never by position, so that no sentence
