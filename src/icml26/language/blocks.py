@@ -96,9 +96,7 @@ def _identity(tokenizer: PreTrainedTokenizerBase) -> str | None:
     return None if backend is None else hashlib.sha256(backend.to_str().encode()).hexdigest()
 
 
-def _remembered(
-    text: str, tokenizer: PreTrainedTokenizerBase, identity: str | None
-) -> Int64[np.ndarray, " tokens"]:
+def _remembered(text: str, tokenizer: PreTrainedTokenizerBase, identity: str | None) -> Int64[np.ndarray, " tokens"]:
     if identity is None or not isinstance(text, str):
         return token_ids(text, tokenizer)
     key = (identity, hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())

@@ -27,10 +27,11 @@ from icml26.lab.download import cache_dir, sha256_of
 from icml26.language import skills, texts, wiki
 from icml26.language.blocks import block_bytes, blocks
 from icml26.language.embeddings import embed
-from icml26.language.evaluation import evaluate
+from icml26.language.evaluation import measure, score
 from icml26.language.models import assets_folder, load_lm
 from icml26.language.perplexity import perplexity
 from icml26.language.pins import PINS
+from icml26.language.prepared import prepare
 
 __all__ = ["Settings", "inputs", "perplexity_table", "race_table", "skill_table"]
 
@@ -41,7 +42,7 @@ PACKAGE = "icml26.language"
 class Settings:
     """items : most questions a skill and half. passages, characters : of text a domain. repeats : of each timing."""
 
-    items: int = 150
+    items: int = 100
     passages: int = 40
     characters: int = 400
     repeats: int = 7
@@ -55,10 +56,11 @@ def skill_table(settings: Settings, seeds: int = 1) -> pd.DataFrame:
         for skill in lab.progress(list(tier.values()), desc=f"skills of {name}"):
             for half in skills.HALVES:
                 asked = _questions(skill, half, settings.items)
-                score = evaluate(model, tokenizer, asked, mode=skill.mode)
-                log = evaluate(model, tokenizer, asked, mode="logprob")
-                low, high = score.interval
-                rows.append((name, skill.name, half, score.mode, len(asked), score.mean, low, high, log.mean))
+                measured = measure(model, prepare(tokenizer, asked, skill.mode, batch_size=32))
+                found = score(measured, skill.mode)
+                low, high = found.interval
+                log = float(measured.values("logprob").mean())
+                rows.append((name, skill.name, half, skill.mode, len(asked), found.mean, low, high, log))
     columns = ["model", "skill", "half", "mode", "items", "accuracy", "low", "high", "mean_log_probability"]
     return pd.DataFrame(rows, columns=columns)
 
