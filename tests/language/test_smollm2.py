@@ -75,7 +75,6 @@ def test_its_logits_are_those_of_the_gguf_file(real: Loaded) -> None:
     assert all(torch.equal(mine[name], other[name]) for name in mine)
 
 
-@pytest.mark.slow
 def test_it_answers(real: Loaded) -> None:
     model, tokenizer = real
     asked = [{"role": "user", "content": "What is the capital of France?"}]
@@ -152,7 +151,6 @@ def test_the_hidden_grid(real: Loaded) -> None:
     assert max(len(block.unique()) for block in real[0].model.norm.weight.detach().reshape(-1, 32)) > 16
 
 
-@pytest.mark.slow
 def test_changing_a_loaded_model_does_not_change_the_copy(real: Loaded) -> None:
     model, _ = models.load_lm("smollm2", dtype="float32", device="cpu")
     with torch.no_grad():

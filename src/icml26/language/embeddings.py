@@ -106,7 +106,7 @@ def embed(
     return vectors
 
 
-def _checked(texts: Sequence[str]) -> list[str]:
+def _checked(texts: Sequence[Any]) -> list[str]:
     if isinstance(texts, (str, bytes)):
         raise TypeError(f"texts: got one {type(texts).__name__}, expected a list of strings")
     checked = list(texts)
