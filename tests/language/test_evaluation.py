@@ -305,7 +305,7 @@ def test_tokenizer_without_padding_token_is_refused(model):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tok.pad_token = None
-    with pytest.raises(ValueError, match="no padding token"):
+    with pytest.raises(ValueError, match="tok: has no pad token"):
         prepare(tok, ITEMS)
 
 
