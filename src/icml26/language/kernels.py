@@ -60,7 +60,8 @@ def masked_kl(
     Returns:
         float64 if an argument is, else float32, whatever the logits' precision; sums are made in that type. The
         rounding error of a row's KL is about 1e-6 times the spread of its logits, so values below that are noise
-        (the gradient is not affected). Gradients reach student, teacher and a floating mask.
+        (the gradient is not affected). Gradients reach student, teacher and a floating mask; second derivatives are
+        made by "plain" and "chunked" only, "triton" refuses to.
 
     A logit of -inf is a probability of zero and 0 log 0 = 0. Where the divergence is KL(p || q), a column with
     p > 0 = q makes it +inf, however small p is; the gradient with respect to q's logits is q - p as ever, with
