@@ -130,10 +130,13 @@ def test_answers_are_greedy():
 def test_prompts_are_those_of_the_chat():
     pytest.importorskip("transformers", reason="pip install 'icml26[language]'")
     from icml26.language.chat import chat_ids
-    from icml26.language.tokenizer import SMALL_TEMPLATE
-    from icml26.language.tokenizer import small_tokenizer
+    from icml26.language.tokenizer import SMALL_TEMPLATE, small_tokenizer
 
     tok = small_tokenizer()
     tok.chat_template = SMALL_TEMPLATE
     for row in roles.mixed_rows(20):
         assert chat_ids(tok, row.messages[:-1]) == roles.prompt_ids(tok, row.system, row.user)
+
+
+def test_typographic_apostrophes_abstain_too():
+    assert is_abstention("I don\u2019t know.")
