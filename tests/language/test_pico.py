@@ -8,7 +8,6 @@ import torch
 
 from icml26 import lab
 from icml26.lab.download import sha256_of
-from icml26.lab.download import sha256_of
 from icml26.language import pico, pretraining, role_check, roles, wiki
 from icml26.language.models import assets_folder, load_lm
 from icml26.language.tokenizer import FILE, small_tokenizer
