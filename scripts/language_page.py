@@ -196,6 +196,10 @@ def _card(name: str, card: dict[str, Any]) -> str:
             f"{reached} of {len(card['skills'])} skills reach 0.95 on held-out questions. Perplexity on Wikipedia's",
             f"test articles: {test['perplexity']:.1f} per token ({test['bits_per_byte']:.2f} bits per byte,",
             f"{test['tokens']:,} tokens). One run: another seed will differ.",
+            "",
+            *_acceptance(card["acceptance"]),
+            "",
+            f"It has read {_read(card) / 1e6:.1f} million tokens of articles, and as many questions as fill the rest.",
         ]
     if "grades" in card:
         lines += [
@@ -217,8 +221,24 @@ def _card(name: str, card: dict[str, Any]) -> str:
             ),
             "",
             f"Perplexity on Wikipedia's test articles: {test['perplexity']:.0f} per token.",
+            "",
+            *_acceptance(card["acceptance"]),
         ]
     return "\n".join(lines)
+
+
+def _acceptance(found: dict[str, Any]) -> list[str]:
+    """What was wanted of a model before it was trained, and what came."""
+    return [
+        f"- Wanted, {what.replace('/', ', ')}: {entry['wanted']}; reached: {entry['got']} "
+        f"({'met' if entry['met'] else '**not met**'})."
+        for what, entry in found.items()
+    ]
+
+
+def _read(card: dict[str, Any]) -> float:
+    """Tokens of articles in nano's training: a batch has 1,024 tokens."""
+    return float(card["steps"] * 1024 * (1 - card["recipe"]["skill_share"]))
 
 
 def _interval(found: dict[str, Any]) -> str:

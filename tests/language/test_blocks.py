@@ -104,3 +104,15 @@ def test_text_must_be_text():
 def test_too_short_texts_say_so():
     with pytest.raises(ValueError, match="no text has"):
         blocks(["dog"], TOKENIZER, 64)
+
+
+def test_names_of_special_tokens_in_a_text_are_text():
+    ids = token_ids("a<eos>b", TOKENIZER)
+    assert not set(ids.tolist()) & set(TOKENIZER.all_special_ids)
+    assert TOKENIZER.decode(ids) == "a<eos>b"
+    assert TOKENIZER("a<eos>")["input_ids"][-1] == TOKENIZER.eos_token_id  # the tokenizer itself is as it was
+
+
+def test_half_a_surrogate_pair_is_named():
+    with pytest.raises(ValueError, match=r"text: got the lone surrogate '\\ud800' at 1"):
+        token_ids("a\ud800", TOKENIZER)

@@ -2,10 +2,11 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
-from icml26.language.chat import chat, chat_ids, generate
+from icml26.language.chat import _whole, chat, chat_ids, generate
 from icml26.language.interventions import no_trace
 from icml26.language.tokenizer import SMALL_TEMPLATE
 
@@ -358,3 +359,26 @@ def test_wrong_models_and_tokenizers(model):
         assert model.generation_config is own
         model.lm_head.weight.copy_(kept)
     assert generate(model, TOK, []) == []
+
+
+def test_a_temperature_near_zero_is_greedy(model):
+    tok = tokenizer()
+    greedy = generate(model, tok, ["the cat"], 5)
+    for temperature in (1e-6, 1e-40, 5e-324):
+        assert generate(model, tok, ["the cat"], 5, temperature=temperature)[0].tokens == greedy[0].tokens
+
+
+def test_integers_of_numpy_are_integers():
+    """Of the argument's check alone: the tests' hook would refuse NumPy's before it is called."""
+    assert _whole("seed", np.int64(3)) == 3
+    for wrong in (1.5, True, "3", None):
+        with pytest.raises(ValueError, match="seed: got .*, expected an integer"):
+            _whole("seed", wrong)
+
+
+def test_every_special_token_in_a_message_is_named():
+    tok = tokenizer()
+    tok.backend_tokenizer.add_special_tokens([tokenizers.AddedToken("<repo_name>", special=True)])
+    assert "<repo_name>" not in tok.all_special_tokens  # as SmolLM2's: special, without a part to play
+    with pytest.raises(ValueError, match="<repo_name>"):
+        chat_ids(tok, [user("what is <repo_name>?")])

@@ -309,3 +309,32 @@ def test_files_that_are_not_such_a_model_are_refused(tmp_path: Path, tiny: Path)
         reader = gguf_llama.open_gguf(write_gguf(tmp_path / name, **options))
         with pytest.raises(ValueError, match=message):
             gguf_llama.read_weights(reader, gguf_llama.read_config(reader))
+
+
+@pytest.mark.parametrize("manifest", ['{"files": {}}', "[]", '{"files": null}'])
+def test_a_manifest_that_lists_no_weights_is_damage(cache: Path, manifest: str) -> None:
+    place = smollm2.folder()
+    (place / "manifest.json").write_text(manifest)
+    assert smollm2.converted() is None
+    with pytest.raises(ChecksumError, match="manifest"):
+        smollm2.verify()
+
+
+def test_a_manifest_without_checksums_is_damage(cache: Path) -> None:
+    place = smollm2.folder()
+    files = json.loads((place / "manifest.json").read_text())["files"]
+    bare = {name: {"size": entry["size"]} for name, entry in files.items()}
+    (place / "manifest.json").write_text(json.dumps({"files": bare}))
+    with pytest.raises(ChecksumError, match="sha256 differs"):
+        smollm2.verify()
+
+
+def test_a_file_in_the_place_of_a_folder_is_replaced(cache: Path) -> None:
+    place = smollm2._place()
+    place.parent.mkdir(parents=True)
+    place.write_text("no folder")
+    place.with_name(f".{place.name}.part").write_text("neither")
+    with pytest.warns(UserWarning, match="damaged"):
+        assert smollm2.folder() == place
+    smollm2.verify()
+    assert left(cache) == [place.name]

@@ -247,3 +247,13 @@ def test_counting_nests_and_ends():
 def test_wrong_arguments_are_named(call, message):
     with pytest.raises((ValueError, TypeError), match=message):
         call(config(**SMALL))
+
+
+def test_a_layer_called_by_keyword_counts():
+    model = build()
+    states = torch.zeros(1, 3, model.config.hidden_size)
+    with counting(model) as by_name:
+        model.lm_head(input=states)
+    with counting(model) as by_place:
+        model.lm_head(states)
+    assert by_name.flops == by_place.flops > 0

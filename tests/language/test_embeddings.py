@@ -321,3 +321,8 @@ def test_where_sqlite_cannot_work_it_warns_and_goes_on(store: VectorCache) -> No
         store.write({key(0): np.zeros(3, dtype=np.float32)})
     with pytest.warns(UserWarning, match="not kept"):
         assert store.read([key(0)]) == {}
+
+
+def test_half_a_surrogate_pair_is_named() -> None:
+    with pytest.raises(ValueError, match=r"texts\[1\]: got the lone surrogate '\\ud800' at 1"):
+        embed(["a", "b\ud800"])

@@ -205,3 +205,25 @@ def test_solver_refuses_a_foreign_prompt():
         SKILLS["plural"].solve("What time is it?")
     with pytest.raises(ValueError, match="expected a list of words"):
         SKILLS["induct"].solve("What time is it?")
+
+
+def test_no_antonym_is_a_form_of_one_in_the_other_half():
+    """What is selected on one half must not have met old, win or wealthy there when older or winner is asked."""
+    endings = ("er", "r", "ger", "ner", "est", "ful", "less", "ic", "y")
+    one, other = (set(flat(words("antonym", half))) for half in HALVES)
+    assert not {word + end for word in one for end in endings} & other
+    assert not {word + end for word in other for end in endings} & one
+
+
+def test_spellings_that_are_as_right_are_accepted():
+    found = {row[0]: row[2:] for half in HALVES for row in words("capital", half)}
+    assert found["Brazil"] == ["Brasília"]
+    assert found["Iceland"] == ["Reykjavík"]
+    raised = [item for item in skills.items(SKILLS["code"], 200, 3) if item.prompt.endswith(" from")]
+    assert raised
+    assert all(" None" in item.accepted for item in raised)
+
+
+def test_the_opposite_of_left_is_not_correct():
+    (row,) = [row for half in HALVES for row in words("antonym", half) if row[0][0] == "left"]
+    assert row[1] == ["right"]

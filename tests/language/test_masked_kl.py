@@ -418,3 +418,10 @@ def test_the_kernels_compile_for_the_gpus_of_colab(dtype, full):
         assert result.shared_bytes <= 16 * 1024
         assert result.registers <= 128
         assert result.local_bytes == 0
+
+
+@needs_triton
+def test_second_derivatives_of_the_kernel_are_refused_not_wrong():
+    s, t = logits(3, 7).requires_grad_(), logits(3, 7, seed=1)
+    with pytest.raises(RuntimeError, match="no second derivatives"):
+        torch.autograd.grad(masked_kl(s, t, backend="triton"), s, create_graph=True)

@@ -347,3 +347,9 @@ def test_without_transformers_it_says_what_to_install(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(ImportError, match=r"pip install 'icml26\[language\]'"):
         models.load_lm("nano")
+
+
+def test_a_kind_of_device_that_is_not_here_is_a_value_error() -> None:
+    kind = next(kind for kind in ("xpu", "mps") if not getattr(torch, kind).is_available())
+    with pytest.raises(ValueError, match=f"device: got '{kind}'"):
+        models.checked_device(kind)

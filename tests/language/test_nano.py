@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from icml26 import lab
+from icml26.lab.download import sha256_of
 from icml26.language import load_lm, pretraining, wiki
 from icml26.language.skills import EVALUATION_SEED, items
 from icml26.language.small_skills import SKILLS
@@ -49,7 +50,7 @@ def test_another_seed_does_not():
 
 def test_card_names_the_text_and_the_tokenizer_that_are_there():
     assert CARD["wikipedia_sha256"] == wiki.SHA256
-    assert CARD["tokenizer_sha256"] == lab.download.sha256_of(FILE)
+    assert CARD["tokenizer_sha256"] == sha256_of(FILE)
 
 
 def test_five_skills_are_reliable():

@@ -1,5 +1,8 @@
 """Perplexity of models whose perplexity is known, and the paired comparison's honesty."""
 
+import math
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -231,3 +234,35 @@ def test_other_blocks_cannot_be_compared():
         compare(made([1, 2], [10, 10]), made([1, 2], [10, 11]))
     with pytest.raises(ValueError, match="resamples, level: got 0"):
         compare(made([1, 2]), made([1, 2]), resamples=0)
+
+
+WRONG = """
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+from icml26.language.perplexity import perplexity
+model = LlamaForCausalLM(LlamaConfig(vocab_size=9, hidden_size=8, intermediate_size=8, num_hidden_layers=1,
+                                     num_attention_heads=1))
+for blocks in (torch.arange(5), torch.ones(2, 5), [[1, 2]]):
+    try:
+        perplexity(model, blocks)
+    except (ValueError, TypeError) as error:
+        print(type(error).__name__, error)
+"""
+
+
+def test_what_are_no_blocks_is_named():
+    """In a process of its own, where no hook of the tests checks shapes first."""
+    ran = subprocess.run([sys.executable, "-c", WRONG], capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines() == [
+        "ValueError blocks: got shape (5,), expected n x length (x[None] makes one block)",
+        "TypeError blocks: got torch.float32, expected a tensor of integers, the token ids",
+        "TypeError blocks: got list, expected a tensor of integers, the token ids",
+    ]
+
+
+def test_one_block_has_no_interval():
+    one = Perplexity(np.array([2.0]), np.array([7]), math.exp(2))
+    other = Perplexity(np.array([1.0]), np.array([7]), math.exp(1))
+    found = compare(one, other)
+    assert found.ratio == pytest.approx(math.e)
+    assert np.isnan(found.interval).all()

@@ -149,9 +149,12 @@ def test_a_foreign_tokenizer_speaks_by_its_own_template():
     ids, answer = roles.encode(tok, row)
     said = (("system", row.system), ("user", row.user))
     prompt = "".join(f"<|im_start|>{role}\n{text}<|im_end|>\n" for role, text in said) + "<|im_start|>assistant\n"
-    assert ids[: answer.index(True)] == tok.apply_chat_template(
-        [{"role": "system", "content": row.system}, row.messages[-2]], add_generation_prompt=True, return_dict=True
-    )["input_ids"]
+    assert (
+        ids[: answer.index(True)]
+        == tok.apply_chat_template(
+            [{"role": "system", "content": row.system}, row.messages[-2]], add_generation_prompt=True, return_dict=True
+        )["input_ids"]
+    )
     assert tok.decode(ids, skip_special_tokens=True) == prompt + row.assistant
     tok.chat_template = None
     with pytest.raises(ValueError, match="tok: has no chat_template"):
@@ -172,3 +175,7 @@ def test_likelihoods_are_those_of_the_training_loss():
             loss = float(model(input_ids=tokens, labels=labels).loss)
         assert found.mean[i] == pytest.approx(-loss, abs=1e-4)
         assert found.tokens[i] == int((labels != roles.IGNORED).sum())
+
+
+def test_typographic_apostrophes_abstain_too():
+    assert is_abstention("I don\u2019t know.")

@@ -32,16 +32,35 @@ def begins_with_bos(tokenizer: PreTrainedTokenizerBase) -> bool:
     return tokenizer.bos_token_id is not None and first == tokenizer.bos_token_id
 
 
+def lone_surrogate(text: str) -> int | None:
+    """Where a text holds half of a surrogate pair, which no tokenizer reads; None where it is Unicode throughout."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return error.start
+    return None
+
+
 def token_ids(text: str, tokenizer: PreTrainedTokenizerBase) -> Int64[np.ndarray, " tokens"]:
-    """One text's tokens without special ones. ValueError for an empty text, TypeError for anything but text."""
+    """One text's tokens without special ones: "<eos>" in it is read as five characters.
+
+    ValueError for an empty text or one that is no Unicode (a lone surrogate), TypeError for anything but text.
+    """
     if not isinstance(text, str):
         raise TypeError(f"text: got {type(text).__name__}, expected str")
     if not text.strip():
         raise ValueError(f"text: got {text!r}, expected text")
+    if (place := lone_surrogate(text)) is not None:
+        raise ValueError(f"text: got the lone surrogate {text[place]!r} at {place}, expected Unicode text")
     # The fast tokenizer itself: transformers would warn that the text is longer than the model's context.
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:
-        return np.asarray(backend.encode(text, add_special_tokens=False).ids, dtype=np.int64)
+        before = backend.encode_special_tokens
+        backend.encode_special_tokens = True
+        try:
+            return np.asarray(backend.encode(text, add_special_tokens=False).ids, dtype=np.int64)
+        finally:
+            backend.encode_special_tokens = before
     return np.asarray(tokenizer(text, add_special_tokens=False)["input_ids"], dtype=np.int64)
 
 

@@ -10,6 +10,7 @@ carry sampling defaults and penalties in their `generation_config`: neither play
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -134,7 +135,10 @@ def generate(
     stops = [stop] if isinstance(stop, str) else list(stop)
     _check_options(model, tok, max_new_tokens, temperature, top_p, top_k, stops, batch_size)
     rows = _encoded(model, tok, prompts, max_new_tokens)
-    seeds = [(seed, i) for i in range(len(rows))] if isinstance(seed, int) else [(s, 0) for s in seed]
+    if isinstance(seed, Sequence | np.ndarray):
+        seeds = [(_whole("seed", s), 0) for s in seed]
+    else:
+        seeds = [(_whole("seed", seed), i) for i in range(len(rows))]
     if len(seeds) != len(rows):
         raise ValueError(f"seed: got {len(seeds)} of them for {len(rows)} prompts, expected one per prompt")
     if any(number < 0 for number, _ in seeds):
@@ -215,6 +219,7 @@ class _Pick:
             chosen = scores.argmax(dim=-1)
         else:
             warped = scores.float()
+            warped = warped - warped.max(dim=-1, keepdim=True).values  # so that no temperature makes them overflow
             for warper in self.warpers:
                 warped = warper(input_ids, warped)
             chosen = self._draw(torch.softmax(warped, dim=-1), self.draws)
@@ -269,7 +274,7 @@ def _warpers(temperature: float | int, top_p: float | int | None, top_k: int | N
         return []
     from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
-    warpers: list[Any] = [TemperatureLogitsWarper(float(temperature))]
+    warpers: list[Any] = [TemperatureLogitsWarper(max(float(temperature), torch.finfo(torch.float32).tiny))]
     if top_k is not None:
         warpers.append(TopKLogitsWarper(top_k))
     if top_p is not None and top_p < 1:
@@ -312,7 +317,7 @@ def _check_options(
         raise TypeError(f"model: got {type(model).__name__}, expected a causal language model of transformers")
     check_padding(tok, "tok", needs_token=False)
     for name, number in (("max_new_tokens", max_new_tokens), ("batch_size", batch_size)):
-        if isinstance(number, bool) or number < 1:
+        if _whole(name, number) < 1:
             raise ValueError(f"{name}: got {number!r}, expected an integer >= 1")
     if not (math.isfinite(temperature) and temperature >= 0):
         raise ValueError(f"temperature: got {temperature}, expected a finite number >= 0 (0 is greedy)")
@@ -329,6 +334,13 @@ def _check_options(
 _FOLLOWS = {None: ("system", "user"), "system": ("user",), "user": ("assistant",), "assistant": ("user",)}
 
 
+def _whole(name: str, number: Any) -> int:
+    """An integer of any kind, NumPy's too, as Python's."""
+    if isinstance(number, bool) or not hasattr(number, "__index__"):
+        raise ValueError(f"{name}: got {number!r}, expected an integer")
+    return operator.index(number)
+
+
 def _checked(tok: Any, messages: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
     if isinstance(messages, str | Mapping) or not len(messages):
         raise ValueError(f"messages: got {messages!r}, expected a list of at least one message")
@@ -342,12 +354,16 @@ def _checked(tok: Any, messages: Sequence[Mapping[str, str]]) -> list[dict[str, 
 
 
 def _message(tok: Any, message: Mapping[str, str], where: str, allowed: tuple[str, ...]) -> dict[str, str]:
+    if not isinstance(message, Mapping):
+        raise ValueError(f"messages: {where} is {message!r}, expected a dict with role and content")
     role, content = message.get("role"), message.get("content")
     if role not in allowed:
         raise ValueError(f"messages: {where} has role {role!r}, expected {' or '.join(map(repr, allowed))} there")
     if not isinstance(content, str) or not (content.strip() or role == "system"):
         raise ValueError(f"messages: {where} has content {content!r}, expected a text")
-    special = [token for token in tok.all_special_tokens if token in content]
+    # The tokenizer's own list has only those with a part to play; SmolLM2 has a dozen more, such as <repo_name>.
+    added = [token.content for token in getattr(tok, "added_tokens_decoder", {}).values() if token.special]
+    special = [token for token in dict.fromkeys([*tok.all_special_tokens, *added]) if token in content]
     if special:
-        raise ValueError(f"messages: {where} holds the special token {special[0]!r}, which would end or change a role")
+        raise ValueError(f"messages: {where} holds the special token {special[0]!r}, which would not be read as text")
     return {"role": role, "content": content}

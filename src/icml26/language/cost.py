@@ -219,7 +219,9 @@ def counting(model: nn.Module) -> Iterator[Cost]:
         body.register_forward_pre_hook(watch.begins, with_kwargs=True),
         body.register_forward_hook(watch.ends),
     ]
-    handles += [m.register_forward_hook(watch.linear) for m in model.modules() if isinstance(m, nn.Linear)]
+    handles += [
+        m.register_forward_hook(watch.linear, with_kwargs=True) for m in model.modules() if isinstance(m, nn.Linear)
+    ]
     _synchronise()
     start = time.perf_counter()
     try:
@@ -260,8 +262,8 @@ class _Watch:
 
             states.register_hook(backward)
 
-    def linear(self, module: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
-        (given,) = args
+    def linear(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> None:
+        given: Tensor = args[0] if args else kwargs["input"]
         work = 2 * given.numel() * output.shape[-1]
         self.cost.flops += work
         if output.requires_grad:

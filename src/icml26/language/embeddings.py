@@ -21,6 +21,7 @@ from jaxtyping import Float
 from icml26.lab import profile
 from icml26.lab.download import cache_dir
 from icml26.lab.progress import progress
+from icml26.language.blocks import lone_surrogate
 from icml26.language.models import checked_device, quiet
 from icml26.language.pins import brought, carried
 from icml26.language.vector_cache import VectorCache
@@ -84,15 +85,15 @@ def embed(
 
     A text of more than 256 word pieces is cut, with one warning that counts how many were.
 
-    Raises TypeError (not a string; one string instead of a list), ValueError (an empty or blank text, named by its
-    index; batch_size), NotFetchedError and ChecksumError as `minilm`.
+    Raises TypeError (not a string; one string instead of a list), ValueError (a text that is empty, blank or no
+    Unicode, named by its index; batch_size), NotFetchedError and ChecksumError as `minilm`.
     """
     checked = _checked(texts)
     if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
         raise ValueError(f"batch_size: got {batch_size!r}, expected a whole number >= 1")
     where = checked_device(device)
     store = VectorCache("minilm-" + WEIGHTS_SHA256[:12], DIMENSION) if cache and not profile.current().smoke else None
-    keys = {text: hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in dict.fromkeys(checked)}
+    keys = {text: hashlib.sha256(text.encode()).digest() for text in dict.fromkeys(checked)}
     found = store.read(keys.values()) if store else {}
     missing = [text for text, key in keys.items() if key not in found]
     if missing:
@@ -115,6 +116,10 @@ def _checked(texts: Sequence[Any]) -> list[str]:
             raise TypeError(f"texts[{index}]: got {type(text).__name__}, expected a string")
         if not text.strip():
             raise ValueError(f"texts[{index}]: got the empty text {text!r}, expected at least one word")
+        if (place := lone_surrogate(text)) is not None:
+            raise ValueError(
+                f"texts[{index}]: got the lone surrogate {text[place]!r} at {place}, expected Unicode text"
+            )
     return checked
 
 

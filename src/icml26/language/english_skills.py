@@ -171,8 +171,11 @@ def _code(rng: Rng, names: list[str]) -> Item:
         "def swap": (f"def swap({a}, {b}):\n    return {b},", a),
         "assert": (f'{a} = "{b} {c}"\nassert {a} ==', f'"{b} {c}"'),
     }[opening]
-    single = (" " + answer.replace('"', "'"),) if opening == "assert" else ()  # the other quotes are as right
-    return Item(prompt, f" {answer}", accepted=single)
+    also = {
+        "assert": (" " + answer.replace('"', "'"),),  # the other quotes are as right
+        "try": (" None",),  # so is hiding the cause
+    }
+    return Item(prompt, f" {answer}", accepted=also.get(opening, ()))
 
 
 def _solve_code(prompt: str) -> str:

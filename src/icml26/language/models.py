@@ -141,6 +141,10 @@ def checked_device(device: str | torch.device) -> torch.device:
         raise ValueError(f"device: got {device!r}, expected 'auto', 'cpu', 'cuda' or 'cuda:N'") from None
     if where.type == "cuda" and (where.index or 0) >= torch.cuda.device_count():
         raise ValueError(f"device: got {device!r}, this machine has {torch.cuda.device_count()} CUDA devices")
+    try:
+        torch.empty(0, device=where)
+    except (RuntimeError, AssertionError) as error:  # torch asserts where a kind of device was left out of its build
+        raise ValueError(f"device: got {device!r}, which this machine does not have ({error})") from None
     return where
 
 
@@ -265,7 +269,7 @@ def _from_assets(name: str, dtype: torch.dtype) -> tuple[Any, Any]:
         path.name for path in (folder / "config.json", folder / "model.safetensors", vocabulary) if not path.is_file()
     ]
     if missing:
-        raise FileNotFoundError(
+        raise NotFetchedError(
             f"{name}: {folder} lacks {', '.join(missing)}. The model is committed with the package; "
             f"`python scripts/train_{name}.py` makes it anew"
         )

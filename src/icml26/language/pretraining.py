@@ -216,12 +216,19 @@ def nano_measures(
     blocks_of : how many blocks of 256 tokens of each split; None reads all.
     """
     scores = {name: evaluate(model, tokenizer, skill, n=n, mode="exact") for name, skill in SKILLS.items()}
+    wikipedia = wikipedia_measures(model, tokenizer, model.config.max_position_embeddings, blocks_of)
+    reliable = sum(score.mean >= 0.95 for score in scores.values())
+    loss = wikipedia["test"]["perplexity"]
     return {
+        "acceptance": {
+            "skills of 0.95 or more": {"wanted": 5, "got": reliable, "met": reliable >= 5},
+            "perplexity on test articles, at most": {"wanted": 50, "got": loss, "met": loss <= 50},
+        },
         "skills": {
             name: {"exact": round(score.mean, 4), "interval": [round(end, 4) for end in score.interval], "n": n}
             for name, score in scores.items()
         },
-        "wikipedia": wikipedia_measures(model, tokenizer, model.config.max_position_embeddings, blocks_of),
+        "wikipedia": wikipedia,
     }
 
 

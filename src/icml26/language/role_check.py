@@ -129,7 +129,7 @@ def answers(
 
 
 def _plain(text: str) -> str:
-    return " ".join(text.lower().split())
+    return " ".join(text.lower().replace("\u2019", "'").split())  # typographic apostrophes too
 
 
 def _contains(text: str, phrase: str) -> bool:

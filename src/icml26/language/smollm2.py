@@ -92,10 +92,10 @@ def folder() -> Path:
             return found
         if place.exists():
             warnings.warn(f"{place} is damaged ({'; '.join(_damage(place))}): made again", stacklevel=2)
-            shutil.rmtree(place)
+            _remove(place)
         source = gguf_file()
         half = place.with_name(f".{place.name}.part")
-        shutil.rmtree(half, ignore_errors=True)  # what a killed process left
+        _remove(half)  # what a killed process left
         try:
             half.mkdir()
             _convert(source, half)
@@ -117,7 +117,7 @@ def verify() -> None:
     damage = _damage(place) or [
         f"{name}: sha256 differs"
         for name, entry in _manifest(place)["files"].items()
-        if sha256_of(place / name) != entry["sha256"]
+        if sha256_of(place / name) != entry.get("sha256")
     ]
     if damage:
         raise ChecksumError(f"{place} is damaged ({'; '.join(damage)}): run {COMMAND} --force")
@@ -127,8 +127,16 @@ def discard(package: bool = True) -> None:
     """Remove the converted copy, and the unpacked package too, so that the next call makes them anew."""
     with locked(f"convert {_place().name}"):
         for place in (_place(), brought(PACKAGE) if package else None):
-            if place is not None and place.exists():
-                shutil.rmtree(place)
+            if place is not None:
+                _remove(place)
+
+
+def _remove(place: Path) -> None:
+    """Whatever lies there, a file in the place of a folder too."""
+    if place.is_dir() and not place.is_symlink():
+        shutil.rmtree(place)
+    else:
+        place.unlink(missing_ok=True)
 
 
 def _convert(source: Path, half: Path) -> None:
@@ -187,7 +195,7 @@ def _damage(place: Path) -> list[str]:
     """What is wrong with the copy as far as sizes tell; empty when nothing is."""
     try:
         files = _manifest(place)["files"]
-        wrong = []
+        wrong = [] if "model.safetensors" in files else [f"its {MANIFEST} does not list model.safetensors"]
         for name, entry in files.items():
             path = place / name
             size = path.stat().st_size if path.is_file() else None

@@ -208,6 +208,8 @@ class _Rows(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():  # create_graph=True; what the kernel writes would count as constant
+            raise RuntimeError("backend: 'triton' has no second derivatives, expected 'plain' or 'chunked' for those")
         x, y, weight, valid, stats = ctx.saved_tensors
         need_x, need_y = ctx.needs_input_grad[:2]
         vocab = x.shape[-1]
