@@ -48,15 +48,16 @@ model, tokenizer = load_lm("smollm2")  # or "nano", "pico", or a hub id such as 
 | --- | --- | --- | --- | --- | --- | --- | --- |
 {models}
 
-Measured on {cores} cores of an {cpu} on {date}, in float32. The first load is that of a fresh process with an empty
+Measured with one thread of an {cpu} on {date}, in float32. The first load is that of a fresh process with an empty
 cache but for the carried files, the warm one a second load in the same process. Importing the package takes
 {imported}. A fourth model makes sentence embeddings: all-MiniLM-L6-v2, by `embed(texts)`, {embedded} here.
 
 ## What they can do
 
-All models read the same passages. Perplexity is per token of the model's own tokenizer; bits per byte of text, with
-95 % intervals over passages, compare models. Neither small model has seen code, speeches or plays. SmolLM2 was trained
-on much of the public web; these texts may be among it.
+All models read the same passages of 200 characters, each without what comes before it. Perplexity is per token of the
+model's own tokenizer; bits per byte of text, with 95 % intervals over passages, compare models. Neither small model has
+seen code, speeches or plays. SmolLM2 was trained on much of the public web; these texts may be among it. On longer
+blocks of Wikipedia, 2,048 tokens in all, the perplexities are {long}.
 
 | model | text | tokens | perplexity | bits per byte | 95 % |
 | --- | --- | --- | --- | --- | --- |
@@ -132,11 +133,11 @@ def language_page(root: Path) -> str:
             )
             for name, (what, size, weights) in about.items()
         ),
-        cores=provenance["machine"]["cores"],
         cpu=markdown(provenance["machine"]["cpu"]),
         date=provenance["date"],
         imported=measured("import icml26.language", "time", 2),
         embedded=measured("minilm", "sentences embedded"),
+        long=", ".join(f"{float(speed[name, 'perplexity of 2,048 tokens']['value']):.1f} (`{name}`)" for name in about),
         perplexity=_table(
             (
                 f"`{row['model']}`",
