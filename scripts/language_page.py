@@ -19,6 +19,7 @@ KINDS = {
     "fact": "a general fact",
     "neutral": "an answer without a persona",
     "person": "a fact about an invented person",
+    "persona_fact": "a general fact, asked of a persona",
     "unknown": "saying that it does not know this name",
 }
 
@@ -114,8 +115,8 @@ def language_page(root: Path) -> str:
 
     about = {
         "smollm2": ("SmolLM2-135M-Instruct, a chat model by Hugging Face (Apache-2.0)", SMOLLM2, "4-bit grid"),
-        "nano": ("trained by `scripts/train_nano.py`", cards["nano"]["parameters"], "full precision"),
-        "pico": ("trained by `scripts/train_pico.py`", cards["pico"]["parameters"], "full precision"),
+        "nano": ("trained by `scripts/train_nano.py`", cards["nano"]["parameters"], "float16"),
+        "pico": ("trained by `scripts/train_pico.py`", cards["pico"]["parameters"], "float16"),
     }
     return TEXT.format(
         notice=NOTICE,
@@ -204,8 +205,10 @@ def _card(name: str, card: dict[str, Any]) -> str:
         ]
     if "grades" in card:
         lines += [
-            "Graded greedy answers, 1 is right, with 95 % intervals; one run. *train*: what it was trained on, drawn",
-            "anew; the other splits were held out.",
+            "Graded greedy answers, 1 is right, with 95 % intervals; one run. *train*: drawn as in training. Held out:",
+            "*topics*, which this persona was never asked about; *personas*, combinations of tone and occupation;",
+            "*both*; *forms*, another wording; *names*; *near names*, made of the parts of two names that it knows.",
+            "Some questions occur more than once among the 400, so the intervals are a little too narrow.",
             "",
             "| asked for | split | grade | 95 % | questions |",
             "| --- | --- | --- | --- | --- |",
