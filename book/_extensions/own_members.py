@@ -7,11 +7,14 @@ its source text, as if they were ours.
 from __future__ import annotations
 
 import inspect
+import types
 from typing import Any
 
 
 def foreign(obj: Any) -> bool:
-    """Whether a class or function is defined outside of icml26."""
+    """Whether a class or function is defined outside of icml26; an alias such as `tuple[int, str]` counts as Python's."""
+    if isinstance(obj, types.GenericAlias):
+        return True
     home = getattr(obj, "__module__", None)
     return (inspect.isclass(obj) or inspect.isroutine(obj)) and (home or "").partition(".")[0] != "icml26"
 

@@ -59,7 +59,8 @@ def chat(
 ) -> Reply:
     """The model's answer to a conversation. `messages` and `system` as in `chat_ids`, the rest as in `generate`.
 
-    >>> chat(model, tok, [{"role": "user", "content": "What is the capital of France?"}]).text  # doctest: +SKIP
+    >>> ask = {"role": "user", "content": "Capital of France?"}
+    >>> chat(model, tok, [ask]).text  # doctest: +SKIP
     'The capital of France is Paris.'
     """
     ids = chat_ids(tok, messages, system=system)
