@@ -1,7 +1,7 @@
-"""What the book's page on its language models states, measured: `make tables CHAPTER=language`.
+"""What the book's page on its language models states, measured: `python -m icml26.language.experiment --table all`.
 
 `skills` and `perplexity` are the same everywhere up to rounding, but for code: Python's own library is another in
-another Python. `race` holds speed and memory, and wants a quiet machine: `make race CHAPTER=language`.
+another Python. `race` holds speed and memory, and wants a quiet machine: `--table race`.
 """
 
 from __future__ import annotations
